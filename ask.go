@@ -1,0 +1,104 @@
+package dlock
+
+import (
+	"fmt"
+	"time"
+)
+
+// askGap is the shortest time between two requests of one attempt that are not
+// the store's own wish: it bounds what a flood of events can cost.
+const askGap = 10 * time.Millisecond
+
+// minSleep keeps a store that answers "ask again at once" from a hot loop.
+const minSleep = time.Millisecond
+
+// ask sends the attempt's request until the store grants it, and while it does
+// not, sleeps until there is a reason to ask again: an event, the store's
+// reconnection, or the time by which the store says something will have
+// happened. Events make it fast; none is needed for progress.
+//
+// An unknown outcome is asked again under the same id, with growing pauses,
+// until nothing has been confirmed for a whole TTL, or StoreTimeout for a try.
+// After an error the attempt has to be left.
+func (a *acquisition) ask(at *attempt) (award, error) {
+	patience := a.terms.ttl
+	if !a.wait {
+		patience = a.terms.timeout
+	}
+	var (
+		now      = time.Now()
+		next     = now               // when to ask
+		giveUp   = now.Add(patience) // unless an answer is confirmed before
+		sent     time.Time           // the last request
+		inFlight bool
+		again    bool // a reason to ask again came while a request was in flight
+		pause    = backoff{limit: min(time.Second, patience/10)}
+		timer    = time.NewTimer(patience)
+	)
+	defer timer.Stop()
+	for ; ; now = time.Now() {
+		if !inFlight && !now.Before(next) {
+			inFlight, again, sent = true, false, now
+			at.send(now)
+		}
+		if inFlight {
+			if !now.Before(giveUp) {
+				return award{}, unavailable(fmt.Errorf("a call of the store did not return within %v", patience))
+			}
+			timer.Reset(giveUp.Sub(now))
+		} else {
+			timer.Reset(next.Sub(now))
+		}
+
+		select {
+		case r := <-at.replies:
+			inFlight = false
+			switch {
+			case r.err == nil && r.grant.Held:
+				return at.byReply(r)
+			case r.err == nil:
+				if !a.count() {
+					return award{}, ErrTooManyWaiters
+				}
+				pause.reset()
+				giveUp = r.sent.Add(patience)
+				next = time.Now().Add(max(min(r.grant.Retry, a.terms.waitTTL/3), minSleep))
+				if again {
+					next = earlier(next, sent.Add(askGap))
+				}
+			case certain(r.err):
+				return award{}, r.err
+			default:
+				next = time.Now().Add(pause.next())
+				if !next.Before(giveUp) {
+					return award{}, unavailable(r.err)
+				}
+			}
+
+		case <-at.wake:
+			won, ok, hint := at.byEvent()
+			switch {
+			case ok:
+				return won, nil
+			case hint:
+				next = time.Now()
+			default:
+				next = earlier(next, sent.Add(askGap))
+			}
+			again = true
+
+		case <-timer.C:
+		case <-a.ctx.Done():
+			return award{}, a.ended()
+		case <-a.client.closing:
+			return award{}, ErrClosed
+		}
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

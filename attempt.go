@@ -1,0 +1,181 @@
+package dlock
+
+import (
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock/store"
+)
+
+// attempt is one acquisition id at the store, from before its first request is
+// sent until it is known what became of it. The call that made it may go while
+// a request is on its way; then the attempt itself gives back what the reply
+// says was granted or queued.
+type attempt struct {
+	client *Client
+	terms  *terms
+	req    store.Request
+
+	replies chan reply    // at most one request is in flight
+	wake    chan struct{} // an event came: look at pushed, or ask again
+
+	mu       sync.Mutex
+	stage    stage
+	inFlight bool
+	unknown  bool      // some request has no known outcome
+	present  bool      // some request was queued or granted
+	told     uint64    // last token told by a confirmed answer
+	base     time.Time // sending of the last confirmed request; before any, of the first
+	pushed   uint64    // token of an event, until it is looked at
+}
+
+type stage uint8
+
+const (
+	asking  stage = iota
+	granted       // it is a hold; late replies add nothing
+	left          // nobody wants it any more
+)
+
+type reply struct {
+	grant store.Grant
+	err   error
+	sent  time.Time
+}
+
+func (c *Client) newAttempt(t *terms, owner string, mode store.Mode, queue bool) *attempt {
+	return &attempt{
+		client: c,
+		terms:  t,
+		req: store.Request{
+			Name: t.name, Owner: owner, ID: newID(), Mode: mode,
+			TTL: t.ttl, WaitTTL: t.waitTTL,
+			Queue: queue, Fixed: t.fixed, Tokens: 1, Label: c.opts.Label,
+		},
+		replies: make(chan reply, 1),
+		wake:    make(chan struct{}, 1),
+	}
+}
+
+// send asks the store once, on a goroutine and a timeout of its own: the caller
+// may leave without cutting a request whose outcome it would then not know.
+func (a *attempt) send(now time.Time) {
+	a.mu.Lock()
+	a.inFlight = true
+	if a.base.IsZero() {
+		a.base = now
+	}
+	a.mu.Unlock()
+	c := a.client
+	ask := func() {
+		ctx, cancel := c.calls.context(a.terms.timeout)
+		defer cancel()
+		g, err := c.store.Acquire(ctx, a.req)
+		a.replied(reply{g, c.calls.verdict(ctx, err, a.terms.timeout), now})
+	}
+	if !c.calls.spawn(ask) {
+		a.replied(reply{err: ErrClosed, sent: now})
+	}
+}
+
+// replied notes what a reply tells and hands it on, if anyone still listens.
+func (a *attempt) replied(r reply) {
+	a.mu.Lock()
+	a.inFlight = false
+	switch {
+	case r.err == nil:
+		a.present = true
+		a.told, a.base = max(a.told, r.grant.Token), r.sent
+	case !certain(r.err):
+		a.unknown = true
+	}
+	if a.stage == asking {
+		a.replies <- r
+	}
+	abandoned := a.stage == left && (a.present || a.unknown)
+	a.mu.Unlock()
+	if abandoned {
+		a.client.cleaner.add(a.ref())
+	}
+}
+
+// leave ends an attempt that is no hold. What it may have at the store is
+// cleared away in the background, at once or when the reply under way has come.
+func (a *attempt) leave() {
+	a.mu.Lock()
+	a.stage = left
+	known := !a.inFlight && (a.present || a.unknown)
+	a.mu.Unlock()
+	if known {
+		a.client.cleaner.add(a.ref())
+	}
+}
+
+// ref names what the attempt may have at the store, to be renewed or released.
+// While one of its requests may still arrive there, the id has to be buried.
+func (a *attempt) ref() store.Ref {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return store.Ref{
+		Name: a.req.Name, Owner: a.req.Owner, ID: a.req.ID, Mode: a.req.Mode,
+		TTL:  max(a.req.TTL, a.req.WaitTTL),
+		Bury: a.unknown || a.inFlight,
+	}
+}
+
+// push notes an event with this attempt's id.
+func (a *attempt) push(token uint64) {
+	a.mu.Lock()
+	a.pushed = max(a.pushed, token)
+	a.mu.Unlock()
+	a.nudge()
+}
+
+// nudge makes the attempt ask again soon.
+func (a *attempt) nudge() {
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// award is a grant that may be used until deadline.
+type award struct {
+	token    uint64
+	deadline time.Time
+	pushed   bool // by an event: the lease is the short one until it is renewed
+}
+
+// byReply judges a grant that came as a reply.
+func (a *attempt) byReply(r reply) (award, error) {
+	w := award{token: r.grant.Token, deadline: r.sent.Add(r.grant.TTL - margin(r.grant.TTL))}
+	if !time.Now().Before(w.deadline) {
+		return award{}, errLate
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.stage = granted
+	return w, nil
+}
+
+// byEvent judges an event. It is a grant if its token is newer than the last
+// one that a confirmed answer told: else it is a late event of a promotion that
+// had expired by then. The store counts the promoted hold's WaitTTL from a
+// moment after the request that got the place, so that is where validity
+// starts. Any other event is a hint to ask. So it is for a lease that will
+// not be renewed: asking again brings it to its TTL before Lock returns.
+func (a *attempt) byEvent() (w award, ok, hint bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	token := a.pushed
+	a.pushed = 0
+	w = award{token, a.base.Add(a.terms.waitTTL - margin(a.terms.waitTTL)), true}
+	switch {
+	case token == 0 || token <= a.told:
+		return award{}, false, false
+	case a.terms.fixed || !time.Now().Before(w.deadline):
+		return award{}, false, true
+	}
+	a.stage = granted
+	return w, true, false
+}

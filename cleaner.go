@@ -1,0 +1,108 @@
+package dlock
+
+import (
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock/store"
+)
+
+// maxCleaners bounds the goroutines of a cleaner. What they have to do waits in
+// a list, which cannot grow for ever: each chore ends with its lease.
+const maxCleaners = 8
+
+// cleaner releases what nobody holds or waits for any more: places and late
+// grants of calls that gave up, lost holds, releases without a known outcome.
+// It goes on until the store has confirmed, or until nothing can be left.
+type cleaner struct {
+	client *Client
+
+	mu      sync.Mutex
+	chores  []chore
+	workers int
+	pending int // chores not done, those in a worker's hands included
+}
+
+type chore struct {
+	ref   store.Ref
+	until time.Time // nothing of ref is alive after this
+}
+
+// add has ref released in the background.
+func (k *cleaner) add(ref store.Ref) {
+	// A request that is still on its way may be applied as late as its timeout
+	// and live a TTL from then.
+	timeout := k.client.opts.timeout(ref.TTL)
+	k.mu.Lock()
+	k.chores = append(k.chores, chore{ref, time.Now().Add(timeout + ref.TTL)})
+	k.pending++
+	start := k.workers < maxCleaners
+	if start {
+		k.workers++
+	}
+	k.mu.Unlock()
+	if start && !k.client.calls.spawn(k.work) {
+		k.mu.Lock()
+		k.workers--
+		k.mu.Unlock()
+	}
+}
+
+// work does chores until none is left. After a failure the worker pauses, for
+// it is the store that fails rather than the chore, and takes up the next.
+func (k *cleaner) work() {
+	pause := backoff{limit: 200 * time.Millisecond}
+	for {
+		job, ok := k.take()
+		if !ok {
+			return
+		}
+		c := k.client
+		err := c.release(job.ref, c.opts.timeout(job.ref.TTL))
+		switch {
+		case settled(err):
+			pause.reset()
+			k.done()
+		case time.Now().After(job.until):
+			c.log.Warn("dlock: gave up releasing; the lease has run out by itself",
+				"name", job.ref.Name, "id", store.Short(job.ref.ID), "error", err)
+			k.done()
+		default:
+			k.put(job)
+			if !pause.sleep(c.calls.base.Done()) {
+				return
+			}
+		}
+	}
+}
+
+func (k *cleaner) take() (chore, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.chores) == 0 {
+		k.workers--
+		return chore{}, false
+	}
+	job := k.chores[0]
+	k.chores = k.chores[1:]
+	return job, true
+}
+
+func (k *cleaner) put(job chore) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.chores = append(k.chores, job)
+}
+
+func (k *cleaner) done() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.pending--
+}
+
+// left returns how many chores are not done.
+func (k *cleaner) left() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.pending
+}

@@ -1,0 +1,98 @@
+package dlock
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/dlock-go/dlock/store"
+)
+
+// The errors that callers test for with [errors.Is]. They arrive inside an
+// [*Error], which says what was tried on which lock.
+var (
+	// ErrHeld: the lock is busy, or others wait for it. Only the Try forms answer so.
+	ErrHeld = store.ErrHeld
+	// ErrLost: the hold was lost before it was released. Its lease ran out
+	// unrenewed, MaxHold was reached, or the store no longer has it. Also for a
+	// grant that arrived after its lease had run out, and for re-entry into a
+	// lost hold.
+	ErrLost = store.ErrLost
+	// ErrNotHeld: this handle, or this *Mutex, holds nothing: it was unlocked before.
+	ErrNotHeld = errors.New("lock is not held")
+	// ErrUpgrade: a writer's lock was asked for under the owner's own reader's
+	// lock while others read too. Waiting could deadlock, so it fails at once.
+	ErrUpgrade = store.ErrUpgrade
+	// ErrClosed: the client, or the store under it, was closed.
+	ErrClosed = store.ErrClosed
+	// ErrInvalidName: a name is empty or longer than [MaxNameLen] bytes.
+	ErrInvalidName = errors.New("invalid lock name")
+	// ErrInvalidOwner: an owner is the zero Owner, or its text is malformed.
+	ErrInvalidOwner = errors.New("invalid owner")
+	// ErrInvalidTTL: a duration is out of range: negative, under the store's
+	// minimum or over [MaxTTL].
+	ErrInvalidTTL = errors.New("invalid duration")
+	// ErrInvalidOption: another option is out of range, or there is no store.
+	ErrInvalidOption = errors.New("invalid option")
+	// ErrTooManyWaiters: Options.MaxWaiters calls of this client wait already.
+	ErrTooManyWaiters = errors.New("too many waiters")
+	// ErrTooManyHolds: one owner holds one lock 2^31-1 times over.
+	ErrTooManyHolds = errors.New("too many nested holds")
+	// ErrForeignKey: the store has something at the lock's place that dlock did
+	// not write. Waiting does not help.
+	ErrForeignKey = store.ErrForeignKey
+	// ErrRefused: the store refused the request for good: no permission, memory full.
+	ErrRefused = store.ErrRefused
+	// ErrUnavailable: the store gave no usable answer for as long as the call
+	// could wait for one. The cause is wrapped beside it.
+	ErrUnavailable = errors.New("store is unavailable")
+)
+
+var (
+	// errNested is ErrLost for re-entry into a lost hold: no retry can help.
+	errNested = fmt.Errorf("%w: re-entry into a lost hold, unlock all of its handles first", ErrLost)
+	// errLate is ErrLost for a grant that ran out on its way.
+	errLate = fmt.Errorf("%w: the grant arrived after its lease had run out", ErrLost)
+	// errClosedHold is what a hold ends with that Client.Close released.
+	errClosedHold = fmt.Errorf("%w: released by Close: %w", ErrNotHeld, ErrClosed)
+)
+
+// Error is what dlock's functions return: the operation, the name of the lock
+// and the cause, for which [errors.Is] and [errors.As] look through it.
+type Error struct {
+	Op   string // "lock", "rlock", "unlock", ...
+	Name string // of the lock; empty where there is none
+	Err  error
+}
+
+// Error renders the operation, the quoted name, cut to 64 bytes, and the cause.
+func (e *Error) Error() string {
+	if e.Name == "" {
+		return fmt.Sprintf("dlock: %s: %v", e.Op, e.Err)
+	}
+	if len(e.Name) > 64 {
+		return fmt.Sprintf("dlock: %s %q... (%d bytes): %v", e.Op, e.Name[:64], len(e.Name), e.Err)
+	}
+	return fmt.Sprintf("dlock: %s %q: %v", e.Op, e.Name, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// certain reports that a store's error says "certainly not" rather than unknown.
+func certain(err error) bool {
+	for _, refusal := range []error{ErrHeld, ErrUpgrade, ErrLost, ErrForeignKey, ErrRefused, ErrClosed} {
+		if errors.Is(err, refusal) {
+			return true
+		}
+	}
+	return false
+}
+
+// settled reports that after this answer to a release nothing of the id is
+// left. A refusal leaves it where it was.
+func settled(err error) bool {
+	return err == nil || certain(err) && !errors.Is(err, ErrRefused)
+}
+
+// unavailable wraps the last unknown outcome when there is no time for another try.
+func unavailable(cause error) error { return fmt.Errorf("%w: %w", ErrUnavailable, cause) }

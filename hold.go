@@ -1,0 +1,171 @@
+package dlock
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+)
+
+// Hold is one handle on a lock: each successful call returns its own. Nested
+// handles of one owner on one name share a grant of the store, which is given
+// back with the last of them. A Hold is safe for concurrent use.
+//
+// Unlock every handle, also of a lost hold: until all of them are unlocked, the
+// owner's further calls for that name return ErrLost.
+type Hold struct {
+	grant *grant
+	ended atomic.Bool // err is set; lets live be read without the shard
+
+	// Guarded by the grant's shard.
+	next, prev *Hold // among the live handles of the grant
+	err        error // why it is held no longer; nil while it is
+	unlocked   bool
+	done       chan struct{} // made when first asked for
+	contexts   map[context.Context]context.CancelCauseFunc
+}
+
+// Unlock gives this handle back, and with the last handle of its grant the
+// lock: then it returns when the store has confirmed, or after StoreTimeout
+// with the store's error, while the release goes on in the background until it
+// is confirmed or the lease has run out. In any case the handle is over at once.
+//
+// A second call returns ErrNotHeld, and a call for a lost hold ErrLost, each
+// in an *Error. No call takes another handle's hold away.
+func (h *Hold) Unlock() error {
+	if err := h.unlock(); err != nil {
+		return &Error{Op: "unlock", Name: h.Name(), Err: err}
+	}
+	return nil
+}
+
+func (h *Hold) unlock() error {
+	g, p := h.grant, h.grant.party
+	sh := p.local.shard
+	sh.mu.Lock()
+	if h.unlocked {
+		sh.mu.Unlock()
+		return ErrNotHeld
+	}
+	h.unlocked = true
+
+	var after aftermath
+	if h.err == nil {
+		last := h.next == nil && h.prev == nil
+		if last && !g.lease.Disarm() || !last && !g.lease.Valid() {
+			after = g.lose()
+		}
+	}
+	if h.err != nil {
+		err := h.err
+		if errors.Is(err, ErrLost) {
+			p.lost--
+		}
+		p.leave()
+		sh.mu.Unlock()
+		after.run()
+		return err
+	}
+
+	after.end(h, ErrNotHeld)
+	if g.handles == nil {
+		g.close()
+	}
+	p.leave()
+	closed := g.over
+	sh.mu.Unlock()
+	after.run()
+	if !closed {
+		return nil
+	}
+	return g.giveBack(h)
+}
+
+// Token returns the fencing token of the grant, the same for all of its nested
+// handles and greater than that of every earlier grant of the name. Send it
+// with each access to the resource, reads too, and let the resource refuse
+// tokens lower than the highest it has seen.
+func (h *Hold) Token() uint64 { return h.grant.token }
+
+// Done returns a channel that is closed when this handle is lost or unlocked,
+// in the latter case before the store is told.
+func (h *Hold) Done() <-chan struct{} {
+	sh := h.grant.party.local.shard
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if h.done == nil {
+		h.done = make(chan struct{})
+		if h.err != nil {
+			close(h.done)
+		}
+	}
+	return h.done
+}
+
+// Err returns nil while the lock is held, then ErrLost or ErrNotHeld (which
+// also matches ErrClosed if Client.Close released it). It reads the clock, so
+// it is right also when the process was stopped for longer than the lease and
+// Done has not had the time to close.
+func (h *Hold) Err() error {
+	g := h.grant
+	sh := g.party.local.shard
+	sh.mu.Lock()
+	var after aftermath
+	if h.err == nil && !g.lease.Valid() {
+		after = g.lose()
+	}
+	err := h.err
+	sh.mu.Unlock()
+	after.run()
+	return err
+}
+
+// live is Err() == nil without the shard's lock and without consequences.
+func (h *Hold) live() bool { return !h.ended.Load() && h.grant.lease.Valid() }
+
+// Context returns a context that carries the owner of this hold, for functions
+// that take the same lock, and is cancelled when this handle ends, with ErrLost
+// or ErrNotHeld as its cause (see [context.Cause]), or when parent is.
+func (h *Hold) Context(parent context.Context) context.Context {
+	ctx, cancel := context.WithCancelCause(WithOwner(parent, h.Owner()))
+	err := h.Err()
+	sh := h.grant.party.local.shard
+	sh.mu.Lock()
+	if err == nil {
+		err = h.err
+	}
+	if err != nil {
+		sh.mu.Unlock()
+		cancel(err)
+		return ctx
+	}
+	if h.contexts == nil {
+		h.contexts = make(map[context.Context]context.CancelCauseFunc)
+	}
+	h.contexts[ctx] = cancel
+	sh.mu.Unlock()
+
+	// A hold may outlive many contexts; each takes itself out when it ends first.
+	context.AfterFunc(ctx, func() {
+		sh.mu.Lock()
+		defer sh.mu.Unlock()
+		delete(h.contexts, ctx)
+	})
+	return ctx
+}
+
+// Owner returns who holds: the explicit owner of the call, or the private one
+// that it got.
+func (h *Hold) Owner() Owner { return h.grant.party.owner }
+
+// Name returns the name of the lock.
+func (h *Hold) Name() string { return h.grant.party.local.name }
+
+// Count returns how many handles on this name, this one included, its owner
+// holds through this client: 1 for a lock that is not nested, 0 when all are
+// unlocked or lost.
+func (h *Hold) Count() int {
+	sh := h.grant.party.local.shard
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return h.grant.party.live
+}

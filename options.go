@@ -1,0 +1,194 @@
+package dlock
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"reflect"
+	"time"
+
+	"github.com/dlock-go/dlock/store"
+)
+
+const (
+	// MaxNameLen is the greatest length of a lock's name, in bytes.
+	MaxNameLen = 1024
+	// MaxTTL bounds every lease, so that a slip of units cannot block a lock for years.
+	MaxTTL = 366 * 24 * time.Hour
+
+	maxLabel = 128
+)
+
+// Options configure a Client. The zero of each field means the default that
+// its comment states; a value out of range is an error from New.
+type Options struct {
+	// TTL is the lease of a hold: how long the store keeps it when its holder
+	// has died. Renewal is automatic, so it does not limit how long a lock can
+	// be held. Shorter frees the lock of a dead holder sooner, longer survives
+	// longer outages of the store. Default 30 s; at least the store's minimum.
+	TTL time.Duration
+	// WaitTTL is how long a place in the queue, or a grant not yet claimed,
+	// outlives its waiter. Waiters ask the store again every third of it, at
+	// most. Default the lesser of TTL and 5 s; at least the store's minimum.
+	WaitTTL time.Duration
+	// StoreTimeout bounds one call of the store; Unlock and the Try forms, which
+	// retry, are bounded by it as a whole. Default a third of the lock's TTL, at most 3 s.
+	StoreTimeout time.Duration
+	// MaxHold caps how long one grant can be held: renewal stops then and the
+	// hold is lost. Default no cap.
+	MaxHold time.Duration
+	// MaxWaiters is how many calls of this client may wait at once, over all
+	// names; more fail with ErrTooManyWaiters. Default 100,000.
+	MaxWaiters int
+	// LocalHandoffs will bound how often in a row a lock passes between
+	// goroutines of one process without a call of the store. This version
+	// hands every lock over through the store, whatever the value.
+	LocalHandoffs int
+	// OnLost is called once, on a goroutine of its own, for every grant that is
+	// lost, with the oldest of its handles that is not unlocked yet, after
+	// that handle's Done has closed. It may block.
+	OnLost func(*Hold)
+	// Logger gets lost holds, failing renewals and releases that could not be
+	// confirmed. Default silent.
+	Logger *slog.Logger
+	// Label is shown by the store's Inspect to say who holds, at most 128
+	// bytes. Default the host's name and the process id.
+	Label string
+}
+
+const (
+	defaultTTL          = 30 * time.Second
+	defaultWaitTTL      = 5 * time.Second
+	defaultStoreTimeout = 3 * time.Second
+	defaultMaxWaiters   = 100_000
+)
+
+// resolve checks the options against what the store can keep and fills the
+// defaults in, apart from WaitTTL and StoreTimeout, which follow each lock's TTL.
+func (o Options) resolve(minTTL time.Duration) (Options, error) {
+	if o.TTL == 0 {
+		o.TTL = max(defaultTTL, minTTL)
+	}
+	if err := validTTL("TTL", o.TTL, minTTL); err != nil {
+		return o, err
+	}
+	if o.WaitTTL != 0 {
+		if err := validTTL("WaitTTL", o.WaitTTL, minTTL); err != nil {
+			return o, err
+		}
+	}
+	if o.StoreTimeout < 0 || o.MaxHold < 0 {
+		return o, fmt.Errorf("%w: StoreTimeout %v, MaxHold %v: negative", ErrInvalidTTL, o.StoreTimeout, o.MaxHold)
+	}
+	if o.MaxWaiters < 0 {
+		return o, fmt.Errorf("%w: MaxWaiters %d is negative", ErrInvalidOption, o.MaxWaiters)
+	}
+	if o.MaxWaiters == 0 {
+		o.MaxWaiters = defaultMaxWaiters
+	}
+	if len(o.Label) > maxLabel {
+		return o, fmt.Errorf("%w: Label has %d bytes, at most %d are allowed", ErrInvalidOption, len(o.Label), maxLabel)
+	}
+	if o.Label == "" {
+		o.Label = defaultLabel()
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o, nil
+}
+
+func defaultLabel() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	label := fmt.Sprintf("%s/%d", host, os.Getpid())
+	return label[max(0, len(label)-maxLabel):]
+}
+
+func validTTL(what string, d, minTTL time.Duration) error {
+	if d < minTTL || d > MaxTTL {
+		return fmt.Errorf("%w: %s %v is not between %v (the store's minimum) and %v", ErrInvalidTTL, what, d, minTTL, MaxTTL)
+	}
+	return nil
+}
+
+// isNil also sees a nil pointer inside the interface, which a constructor whose
+// error was ignored leaves there.
+func isNil(s store.Store) bool {
+	if s == nil {
+		return true
+	}
+	v := reflect.ValueOf(s)
+	return v.Kind() == reflect.Pointer && v.IsNil()
+}
+
+// LockOption changes, for one Mutex or RWMutex, what Options say for all.
+type LockOption func(*terms)
+
+// WithTTL sets the lease of this lock's holds, in place of Options.TTL.
+func WithTTL(d time.Duration) LockOption {
+	return func(t *terms) { t.ttl = d }
+}
+
+// WithMaxHold caps how long one grant of this lock can be held, in place of
+// Options.MaxHold; zero means no cap.
+func WithMaxHold(d time.Duration) LockOption {
+	return func(t *terms) { t.maxHold = d }
+}
+
+// WithoutRenewal lets the lease run out TTL after the grant instead of renewing
+// it: the hold is lost then unless it was unlocked before.
+func WithoutRenewal() LockOption {
+	return func(t *terms) { t.fixed = true }
+}
+
+// terms are what one lock asks of the store. err says that they are unusable;
+// it surfaces at the call, for Mutex and RWMutex return no error.
+type terms struct {
+	name    string
+	ttl     time.Duration
+	waitTTL time.Duration
+	timeout time.Duration // of one call of the store
+	maxHold time.Duration
+	fixed   bool
+	err     error
+}
+
+func (c *Client) terms(name string, opts []LockOption) *terms {
+	t := &terms{name: name, ttl: c.opts.TTL, maxHold: c.opts.MaxHold}
+	for _, opt := range opts {
+		opt(t)
+	}
+	t.waitTTL = c.opts.WaitTTL
+	if t.waitTTL == 0 {
+		t.waitTTL = max(min(t.ttl, defaultWaitTTL), c.minTTL)
+	}
+	t.timeout = c.opts.timeout(t.ttl)
+	t.err = t.check(c.minTTL)
+	return t
+}
+
+func (t *terms) check(minTTL time.Duration) error {
+	if t.name == "" || len(t.name) > MaxNameLen {
+		return fmt.Errorf("%w: %d bytes, 1 to %d are allowed", ErrInvalidName, len(t.name), MaxNameLen)
+	}
+	if t.maxHold < 0 {
+		return fmt.Errorf("%w: MaxHold %v is negative", ErrInvalidTTL, t.maxHold)
+	}
+	return validTTL("TTL", t.ttl, minTTL)
+}
+
+// timeout of one call for a lock with this TTL.
+func (o Options) timeout(ttl time.Duration) time.Duration {
+	if o.StoreTimeout > 0 {
+		return o.StoreTimeout
+	}
+	return min(ttl/3, defaultStoreTimeout)
+}
+
+// margin is kept between a claim's end and the end of its lease at the store:
+// 1 % for clocks that run at different rates and 2 ms for their granularity,
+// the figures of the Redlock description (redis.io, "Distributed Locks").
+func margin(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }

@@ -1,0 +1,58 @@
+package dlock
+
+import (
+	"context"
+	"errors"
+
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/watchdog"
+)
+
+// renew is the watchdog's way to the store: one call for a batch of leases.
+func (c *Client) renew(ctx context.Context, batch []*watchdog.Lease) []watchdog.Outcome {
+	refs := make([]store.Ref, len(batch))
+	for i, lease := range batch {
+		g := lease.Value.(*grant)
+		refs[i] = g.attempt.ref()
+		refs[i].TTL, refs[i].Bury = g.attempt.req.TTL, false
+	}
+	outcomes := make([]watchdog.Outcome, len(batch)) // Unknown, unless told otherwise
+	var failure error
+	for i, err := range c.store.Renew(ctx, refs) {
+		switch {
+		case i >= len(outcomes):
+		case err == nil:
+			outcomes[i] = watchdog.Renewed
+		case errors.Is(err, ErrLost) || errors.Is(err, ErrForeignKey):
+			outcomes[i] = watchdog.Lost
+		default:
+			failure = err
+		}
+	}
+	c.noteRenewal(failure)
+	return outcomes
+}
+
+// noteRenewal logs when renewals begin to fail and when they succeed again, not
+// every one between.
+func (c *Client) noteRenewal(failure error) {
+	switch {
+	case failure != nil && !c.failing.Swap(true):
+		c.log.Warn("dlock: renewals fail; holds are lost when their leases run out", "error", failure)
+	case failure == nil && c.failing.Load() && c.failing.Swap(false):
+		c.log.Info("dlock: renewals succeed again")
+	}
+}
+
+// expired is told by the watchdog that a lease ran out or is gone at the store.
+func (c *Client) expired(l *watchdog.Lease, _ watchdog.Cause) {
+	g := l.Value.(*grant)
+	sh := g.party.local.shard
+	sh.mu.Lock()
+	var after aftermath
+	if !g.over {
+		after = g.lose()
+	}
+	sh.mu.Unlock()
+	after.run()
+}
