@@ -180,9 +180,9 @@ func (a *acquisition) install(at *attempt, won award) (*Hold, error) {
 	if err == nil {
 		h = g.handle()
 		p.grants = append(p.grants, g)
-		p.local.line.leave(a.ticket)
-		a.ticket = nil
 		p.local.line.excuse(p)
+		p.local.line.leave(a.ticket) // last, for it admits who comes next
+		a.ticket = nil
 	} else {
 		g.over = true
 		g.lease.Disarm()

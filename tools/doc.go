@@ -1,0 +1,6 @@
+// Package tools holds no code. Its module pins the developer tools, so that
+// their dependencies stay out of the library's go.mod. Run one from any module
+// of the repository, here from the root:
+//
+//	go tool -modfile=tools/go.mod staticcheck ./...
+package tools
