@@ -1,0 +1,226 @@
+package conformance
+
+import (
+	"time"
+
+	"github.com/dlock-go/dlock/store"
+)
+
+const (
+	saysDead    = "An entry whose deadline is not after the store's present is dead, and every operation treats it as absent."
+	saysNoticed = "Every removal promotes: an expiry noticed by whatever operation comes next"
+)
+
+// longest is the longest TTL that a store has to keep.
+const longest = 366 * 24 * time.Hour
+
+var expiryCases = []testCase{
+	{
+		name: "exclusive",
+		says: saysDead,
+		run: func(h *harness) {
+			h.exclusive("A").lease(2 * h.ttl).hold()
+			lease := h.last
+			h.before(lease, 2*h.ttl)
+			h.exclusive("B").refused(store.ErrHeld)
+			h.after(lease, 2*h.ttl)
+			h.exclusive("B").hold()
+		},
+	},
+	{
+		name: "shared",
+		says: saysDead,
+		run: func(h *harness) {
+			h.shared("A").lease(2 * h.ttl).hold()
+			lease := h.last
+			h.before(lease, 2*h.ttl)
+			h.exclusive("B").refused(store.ErrHeld)
+			h.after(lease, 2*h.ttl)
+			h.exclusive("B").hold()
+		},
+	},
+	{
+		name: "fixed",
+		says: "Fixed: the hold reaches its TTL once and is not renewed after that",
+		run: func(h *harness) {
+			h.exclusive("A").lease(2 * h.ttl).fixed().hold()
+			lease := h.last
+			h.before(lease, 2*h.ttl)
+			h.exclusive("B").refused(store.ErrHeld)
+			h.after(lease, 2*h.ttl)
+			h.exclusive("B").hold()
+		},
+	},
+	{
+		name: "not before Grant.TTL",
+		says: "Grant.TTL is how much of a hold's lease certainly remains, counted from the moment before the request was sent.",
+		run: func(h *harness) {
+			a := h.exclusive("A").lease(4 * h.ttl)
+			g := a.hold()
+			sent := h.last
+			h.sleep(h.ttl)
+			h.rely(sent, g.TTL)
+			g = a.hold()
+			h.before(h.last, g.TTL)
+			h.exclusive("B").refused(store.ErrHeld)
+		},
+	},
+	{
+		name: "readers each at their own time",
+		says: "live holds, each with an acquisition id, an owner, a Mode, a deadline and a token",
+		run: func(h *harness) {
+			a, b := h.shared("A").lease(h.ttl), h.shared("B").lease(3*h.ttl)
+			b.hold()
+			late := h.last
+			a.hold()
+			h.after(h.last, h.ttl)
+			h.rely(late, 3*h.ttl)
+			h.exclusive("W").refused(store.ErrHeld)
+			h.after(late, 3*h.ttl)
+			h.exclusive("W").hold()
+		},
+	},
+	{
+		name: "is no re-entry",
+		says: saysDead,
+		run: func(h *harness) {
+			a := h.exclusive("A").lease(h.ttl)
+			token := a.hold().Token
+			h.after(h.last, h.ttl)
+			again := h.exclusive("A")
+			if g := again.hold(); g.Holds != 1 || g.Token <= token {
+				again.wrong("holds=1 and a token greater than %d", token)
+			}
+		},
+	},
+	{
+		name: "id asks again",
+		says: saysDead,
+		run: func(h *harness) {
+			a := h.exclusive("A").lease(h.ttl)
+			token := a.hold().Token
+			h.after(h.last, h.ttl)
+			if a.hold().Token <= token {
+				a.wrong("a new token, greater than %d", token)
+			}
+		},
+	},
+	{
+		name: "is not counted",
+		says: "Holds int // live holds of this owner, this one included",
+		run: func(h *harness) {
+			short, long := h.exclusive("A").lease(h.ttl), h.exclusive("A")
+			long.hold()
+			short.hold()
+			h.after(h.last, h.ttl)
+			if long.hold().Holds != 1 {
+				long.wrong("holds=1, for the other one has ended")
+			}
+		},
+	},
+	{
+		name: "does not hinder an upgrade",
+		says: saysDead,
+		run: func(h *harness) {
+			h.shared("A").hold()
+			h.shared("B").lease(h.ttl).hold()
+			h.after(h.last, h.ttl)
+			h.exclusive("A").hold()
+		},
+	},
+	{
+		name: "exclusive ends before shared",
+		says: saysDead,
+		run: func(h *harness) {
+			write, read := h.exclusive("A").lease(h.ttl), h.shared("A")
+			write.hold()
+			first := h.last
+			h.rely(first, h.ttl)
+			read.hold()
+			h.after(first, h.ttl)
+			h.exclusive("W").refused(store.ErrHeld)
+			h.shared("R").hold()
+		},
+	},
+	{
+		name: "noticed by Acquire",
+		says: saysNoticed, needs: fair,
+		run: func(h *harness) {
+			h.expireBeforeWaiter(func() { h.exclusive("X").refused(store.ErrHeld) })
+		},
+	},
+	{
+		name: "noticed by Release",
+		says: saysNoticed, needs: fair,
+		run: func(h *harness) {
+			h.expireBeforeWaiter(func() { h.exclusive("X").releaseLost() })
+		},
+	},
+	{
+		name: "noticed by Renew",
+		says: saysNoticed, needs: fair,
+		run: func(h *harness) {
+			h.expireBeforeWaiter(func() { h.exclusive("X").renewLost() })
+		},
+	},
+	{
+		name: "noticed by Inspect",
+		says: saysNoticed, needs: fair,
+		run: func(h *harness) {
+			h.expireBeforeWaiter(func() { h.inspect(h.name) })
+		},
+	},
+	{
+		name: "waiter asks again",
+		says: saysNoticed, needs: fair,
+		run: func(h *harness) {
+			a, w := h.exclusive("A").lease(h.ttl), h.exclusive("W")
+			a.hold()
+			held := h.last
+			h.rely(held, h.ttl)
+			w.queue()
+			h.after(held, h.ttl)
+			w.hold()
+		},
+	},
+	{
+		name: "longest lease",
+		says: "Each TTL and WaitTTL is at least MinTTL and at most 366 days.",
+		run: func(h *harness) {
+			a := h.exclusive("A").lease(longest).place(longest)
+			if g := a.hold(); g.TTL <= h.long || g.TTL > longest {
+				a.wrong("TTL=%v or a little less", longest)
+			}
+			h.exclusive("B").refused(store.ErrHeld)
+			a.renew(longest)
+			h.exclusive("B").refused(store.ErrHeld)
+		},
+	},
+	{
+		name: "shortest lease",
+		says: "MinTTL is the shortest TTL this store keeps.",
+		run: func(h *harness) {
+			shortest := h.main.MinTTL()
+			if shortest <= 0 {
+				h.fail("MinTTL()", shortest.String(), "more than 0")
+			}
+			a := h.exclusive("A").lease(shortest)
+			a.hold()
+			h.after(h.last, shortest)
+			h.exclusive("B").hold()
+		},
+	},
+}
+
+// expireBeforeWaiter lets a hold die in front of a waiter, without a call in
+// between, and wants the waiter woken by the one operation that follows.
+func (h *harness) expireBeforeWaiter(operation func()) {
+	a, w := h.exclusive("A").lease(h.ttl), h.exclusive("W")
+	a.hold()
+	held := h.last
+	h.rely(held, h.ttl)
+	w.queue()
+	h.after(held, h.ttl)
+	operation()
+	h.wake(w)
+}

@@ -1,0 +1,198 @@
+package conformance
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/dlock-go/dlock/store"
+)
+
+const saysShort = "Errors, logs and State carry at most the first six characters of an id or owner, and no secret."
+
+var inspectCases = []testCase{
+	{
+		name: "free name",
+		says: "A free name is an empty State, not an error.",
+		run: func(h *harness) {
+			h.wantFree(h.name)
+			a := h.exclusive("A")
+			a.hold()
+			a.release()
+			h.wantFree(h.name)
+		},
+	},
+	{
+		name: "holder",
+		says: "Entry is one holder or waiter: ID and Owner cut to their first six characters, Mode, Token of a holder, Remaining until its deadline, Label.",
+		run: func(h *harness) {
+			a := h.exclusive("A")
+			token := a.hold().Token
+			b := h.shared("B").on(h.name + "/b")
+			tokenB := b.hold().Token
+			h.wantEntry(h.inspect(h.name).Holders, a, token)
+			h.wantEntry(h.inspect(b.req.Name).Holders, b, tokenB)
+		},
+	},
+	{
+		name: "waiter",
+		says: "Token uint64 // of a holder; 0 for a waiter", needs: fair,
+		run: func(h *harness) {
+			h.exclusive("A").hold()
+			w := h.shared("W").lease(2 * h.long)
+			w.queue()
+			h.wantEntry(h.inspect(h.name).Queue, w, 0)
+		},
+	},
+	{
+		name: "oldest grant first",
+		says: "Holders []Entry // oldest grant first",
+		run: func(h *harness) {
+			a, b, c := h.shared("A"), h.shared("B"), h.shared("C")
+			for _, x := range []*claim{a, b, c} {
+				x.hold()
+			}
+			h.same("holders", h.inspect(h.name).Holders, []*claim{a, b, c}, true)
+			b.release()
+			b2 := h.shared("B")
+			b2.hold()
+			h.same("holders", h.inspect(h.name).Holders, []*claim{a, c, b2}, true)
+		},
+	},
+	{
+		name: "promoted is no waiter",
+		says: "A promoted waiter becomes a hold", needs: fair,
+		run: func(h *harness) {
+			a, w := h.exclusive("A"), h.exclusive("W")
+			a.hold()
+			w.queue()
+			a.release()
+			token := w.hold().Token
+			h.wantEntry(h.inspect(h.name).Holders, w, token)
+			h.wantQueue()
+		},
+	},
+	{
+		name: "remaining",
+		says: "Remaining time.Duration // until its deadline",
+		run: func(h *harness) {
+			a := h.exclusive("A").lease(4 * h.ttl)
+			a.hold()
+			lease := h.last
+			h.sleep(2 * h.ttl)
+			h.rely(lease, 4*h.ttl)
+			holders := h.inspect(h.name).Holders
+			if len(holders) != 1 || holders[0].Remaining <= 0 || holders[0].Remaining > 2*h.ttl+h.lag {
+				h.failf(fmt.Sprintf("one holder, with more than 0 and at most %v remaining", 2*h.ttl+h.lag), "%+v", holders)
+			}
+		},
+	},
+	{
+		name: "expired",
+		says: "Inspect reports the live holders and the queue of one name.",
+		run: func(h *harness) {
+			h.exclusive("A").lease(h.ttl).hold()
+			h.after(h.last, h.ttl)
+			h.wantFree(h.name)
+		},
+	},
+	{
+		name: "last token",
+		says: "State.Token: last token issued, by a counter that may serve other names too",
+		run: func(h *harness) {
+			token := h.exclusive("A").span(3).hold().Token
+			if s := h.inspect(h.name); s.Token < token+2 {
+				h.failf(fmtToken("not less than", token+2), "State.Token %d", s.Token)
+			}
+		},
+	},
+	{
+		name: "shows no whole id",
+		says: saysShort,
+		run: func(h *harness) {
+			a := h.exclusive("A")
+			a.hold()
+			h.wantNoSecret(h.inspect(h.name), a)
+		},
+	},
+	{
+		name: "shows no whole id of a waiter",
+		says: saysShort, needs: fair,
+		run: func(h *harness) {
+			h.exclusive("A").hold()
+			w := h.exclusive("W")
+			w.queue()
+			h.wantNoSecret(h.inspect(h.name), w)
+		},
+	},
+	{
+		name: "errors show no whole id",
+		says: saysShort,
+		run: func(h *harness) {
+			a, b := h.shared("A"), h.shared("B")
+			a.hold()
+			b.hold()
+			w := h.exclusive("W")
+			_, held := w.ask()
+			up := h.exclusive("A")
+			_, upgrade := up.ask()
+			lost := up.giveUp(false)
+			buried := up.giveUp(true)
+			_, late := up.ask()
+			renewed := h.renew(up.ref())[0]
+			for _, err := range []error{held, upgrade, lost, buried, late, renewed} {
+				h.wantNoSecret(err, a, b, up, w)
+			}
+		},
+	},
+	{
+		name: "changes nothing",
+		says: "Inspect reports, for people and tests.",
+		run: func(h *harness) {
+			a := h.exclusive("A").lease(2 * h.ttl)
+			a.hold()
+			lease := h.last
+			h.sleep(h.ttl)
+			h.inspect(h.name)
+			h.after(lease, 2*h.ttl)
+			h.exclusive("B").hold()
+		},
+	},
+}
+
+// wantFree wants the state of a name that is not in use.
+func (h *harness) wantFree(name string) {
+	if s := h.inspect(name); s.Name != name || len(s.Holders) != 0 || len(s.Queue) != 0 {
+		h.fail(fmt.Sprintf("Inspect(%.40q)", name), fmt.Sprintf("%+v", s), "an empty State with that name")
+	}
+}
+
+// wantEntry wants c as the only entry, with all that belongs in one.
+func (h *harness) wantEntry(entries []store.Entry, c *claim, token uint64) {
+	remaining := c.req.TTL
+	if token == 0 {
+		remaining = c.req.WaitTTL
+	}
+	if len(entries) == 1 {
+		e := entries[0]
+		if store.Short(e.ID) == store.Short(c.req.ID) && store.Short(e.Owner) == store.Short(c.req.Owner) &&
+			e.Mode == c.req.Mode && e.Token == token && e.Label == c.req.Label &&
+			e.Remaining > 0 && e.Remaining <= remaining+h.lag {
+			return
+		}
+	}
+	h.fail("Inspect", fmt.Sprintf("%+v", entries),
+		fmt.Sprintf("%v with token %d, label %q and at most %v remaining", c, token, c.req.Label, remaining))
+}
+
+// wantNoSecret wants that v, printed, has no more than six characters of the
+// ids and owners of the claims.
+func (h *harness) wantNoSecret(v any, claims ...*claim) {
+	text := fmt.Sprintf("%+v", v)
+	for _, c := range claims {
+		for _, secret := range []string{c.req.ID, c.req.Owner} {
+			if strings.Contains(text, secret[:7]) {
+				h.failf("at most "+store.Short(secret), "%s", strings.ReplaceAll(text, secret[7:], "..."))
+			}
+		}
+	}
+}

@@ -1,0 +1,193 @@
+package conformance
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dlock-go/dlock/store"
+)
+
+// model is a second, small implementation of the contract, written for this
+// test only: one mutex, no shards, nothing ever swept. With bug set it has
+// exactly one fault. Faults are planted here and not in the memory store, so
+// that what users run stays free of switches.
+type model struct {
+	bug     string
+	moved   *atomic.Int64 // how far the clock is ahead of the real one
+	mu      sync.Mutex
+	last    uint64 // token
+	locks   map[string]*modelLock
+	names   []string // in the order of their first use
+	foreign map[string]bool
+	handles []*modelHandle
+	out     []modelEvent
+}
+
+type modelHandle struct {
+	*model
+	sinks  []*func(store.Event)
+	closed bool
+}
+
+type modelLock struct {
+	holds, queue []*modelEntry
+	buried       map[string]time.Time
+	fresh        bool // this is the first call for the name
+}
+
+type modelEntry struct {
+	store.Request
+	via      *modelHandle
+	token    uint64
+	end      time.Time
+	promoted bool
+}
+
+type modelEvent struct {
+	to    *modelHandle
+	event store.Event
+}
+
+var (
+	_ store.Breaker = (*modelHandle)(nil)
+	_ store.Lister  = (*modelHandle)(nil)
+)
+
+func newModel(bug string) *modelHandle {
+	m := &model{bug: bug, moved: new(atomic.Int64), locks: make(map[string]*modelLock), foreign: make(map[string]bool)}
+	return m.handle()
+}
+
+func (m *model) handle() *modelHandle {
+	h := &modelHandle{model: m}
+	m.handles = append(m.handles, h)
+	return h
+}
+
+func (h *modelHandle) Peer() *modelHandle {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.handle()
+}
+
+// now is the store's present, which a test may move.
+func (m *model) now() time.Time { return time.Now().Add(time.Duration(m.moved.Load())) }
+
+func (m *model) is(bug string) bool { return m.bug == bug }
+
+func (m *model) key(name string) string {
+	switch m.bug {
+	case "names fold case":
+		return strings.ToLower(name)
+	case "names are trimmed":
+		return strings.TrimSpace(name)
+	case "names end at NUL":
+		name, _, _ = strings.Cut(name, "\x00")
+	case "names are made valid UTF-8":
+		return strings.ToValidUTF8(name, "\ufffd")
+	case "names are cut at 1023 bytes":
+		return name[:min(len(name), 1023)]
+	case "names lose empty path elements":
+		return strings.ReplaceAll(name, "//", "/")
+	case "all one-byte names are one":
+		if len(name) == 1 {
+			return "?"
+		}
+	}
+	return name
+}
+
+func (m *model) sameOwner(a, b string) bool {
+	switch m.bug {
+	case "owners compared by prefix":
+		return strings.HasPrefix(a, b) || strings.HasPrefix(b, a)
+	case "owners fold case":
+		return strings.EqualFold(a, b)
+	case "owners are cut at 63 bytes":
+		return a[:min(len(a), 63)] == b[:min(len(b), 63)]
+	case "owners with quotes never match":
+		return a == b && !strings.Contains(a, `"`)
+	}
+	return a == b
+}
+
+func (m *model) sameID(a, b string) bool {
+	if m.is("ids compared in part") {
+		return a[:31] == b[:31]
+	}
+	return a == b
+}
+
+func (m *model) find(list []*modelEntry, id string) *modelEntry {
+	for _, e := range list {
+		if m.sameID(e.ID, id) {
+			return e
+		}
+	}
+	return nil
+}
+
+func (m *model) without(list []*modelEntry, drop func(*modelEntry) bool) []*modelEntry {
+	return slices.DeleteFunc(slices.Clone(list), drop)
+}
+
+func (m *model) dead(end time.Time) bool {
+	if m.is("leases end early") {
+		end = end.Add(-5 * time.Millisecond)
+	}
+	return !end.After(m.now())
+}
+
+// on runs f on a lock from which the dead are gone, and sends the events.
+func (h *modelHandle) on(op, name string, f func(l *modelLock)) {
+	m := h.model
+	m.mu.Lock()
+	if m.is("each handle has locks of its own") && h != m.handles[0] {
+		name += "/other handle"
+	}
+	l := m.locks[m.key(name)]
+	if l != nil {
+		l.fresh = false
+	} else {
+		l = &modelLock{buried: make(map[string]time.Time), fresh: true}
+		m.locks[m.key(name)] = l
+		m.names = append(m.names, m.key(name))
+		if m.is("names are evicted while in use") && len(m.names) > 7 {
+			delete(m.locks, m.names[0])
+			m.names = m.names[1:]
+		}
+	}
+	if !m.is("expiry unnoticed by " + op) {
+		m.expire(l)
+	}
+	f(l)
+	if m.is("tokens start again for a free name") && len(l.holds)+len(l.queue) == 0 {
+		m.last = 0
+	}
+	out := m.out
+	m.out = nil
+	m.mu.Unlock()
+	for _, e := range out {
+		m.send(e)
+	}
+}
+
+func (m *model) send(e modelEvent) {
+	m.mu.Lock()
+	var sinks []*func(store.Event)
+	for _, h := range m.handles {
+		if h == e.to || m.is("events go to every handle") {
+			sinks = append(sinks, h.sinks...)
+		}
+	}
+	m.mu.Unlock()
+	if m.is("events go to one sink") && len(sinks) > 0 {
+		sinks = sinks[:1]
+	}
+	for _, sink := range sinks {
+		(*sink)(e.event)
+	}
+}

@@ -1,0 +1,188 @@
+package conformance
+
+import "github.com/dlock-go/dlock/store"
+
+const saysPlace = "the place's deadline becomes now+WaitTTL"
+
+// What a place in the queue is and how long it lasts.
+var placeCases = []testCase{
+	{
+		name: "lasts WaitTTL",
+		says: saysPlace, needs: fair,
+		run: func(h *harness) {
+			h.exclusive("A").hold()
+			w := h.exclusive("W").place(2 * h.ttl)
+			w.queue()
+			place := h.last
+			h.before(place, 2*h.ttl)
+			h.wantQueue(w)
+			h.after(place, 2*h.ttl)
+			h.wantQueue()
+		},
+	},
+	{
+		name: "asking again prolongs it",
+		says: saysPlace, needs: fair,
+		run: func(h *harness) {
+			h.exclusive("A").hold()
+			w := h.exclusive("W").place(2 * h.ttl)
+			w.queue()
+			first := h.last
+			h.sleep(h.ttl)
+			h.rely(first, 2*h.ttl)
+			w.queue()
+			h.before(h.last, 2*h.ttl)
+			h.wantQueue(w)
+		},
+	},
+	{
+		name: "asking without Queue changes nothing",
+		says: "The certain refusals say that this call changed nothing (ErrUpgrade and ErrLost apart).", needs: fair,
+		run: func(h *harness) {
+			h.exclusive("A").hold()
+			w := h.exclusive("W")
+			w.queue()
+			w.impatient().refused(store.ErrHeld)
+			h.wantQueue(w)
+		},
+	},
+	{
+		name: "asking without Queue does not prolong it",
+		says: "The certain refusals say that this call changed nothing (ErrUpgrade and ErrLost apart).", needs: fair,
+		run: func(h *harness) {
+			h.exclusive("A").hold()
+			w := h.exclusive("W").place(2 * h.ttl)
+			w.queue()
+			place := h.last
+			h.sleep(h.ttl)
+			w.impatient().ask()
+			h.after(place, 2*h.ttl)
+			h.wantQueue()
+		},
+	},
+	{
+		name: "is no hold",
+		says: "an id that is dead, released, buried or merely queued is ErrLost", needs: fair,
+		run: func(h *harness) {
+			h.exclusive("A").hold()
+			w := h.exclusive("W")
+			w.queue()
+			w.renewLost()
+			h.wantQueue(w)
+		},
+	},
+	{
+		name: "dead head is skipped",
+		says: "An entry whose deadline is not after the store's present is dead, and every operation treats it as absent.", needs: fair,
+		run: func(h *harness) {
+			a, dead, w := h.exclusive("A"), h.exclusive("D").place(h.ttl), h.exclusive("W")
+			a.hold()
+			dead.queue()
+			place := h.last
+			w.queue()
+			h.after(place, h.ttl)
+			a.release()
+			h.wake(w)
+			h.wantHolders(w)
+		},
+	},
+	{
+		name: "dead writer among readers",
+		says: "An entry whose deadline is not after the store's present is dead, and every operation treats it as absent.", needs: fair,
+		run: func(h *harness) {
+			a, r1, dead, r2 := h.exclusive("A"), h.shared("R1"), h.exclusive("D").place(h.ttl), h.shared("R2")
+			a.hold()
+			r1.queue()
+			dead.queue()
+			place := h.last
+			r2.queue()
+			h.after(place, h.ttl)
+			a.release()
+			h.wake(r1)
+			h.wake(r2)
+			h.wantHolders(r1, r2)
+		},
+	},
+	{
+		name: "dead writer no longer blocks readers",
+		says: "no live waiter is ahead of it", needs: fair,
+		run: func(h *harness) {
+			a, dead, r := h.shared("A"), h.exclusive("D").place(h.ttl), h.shared("R")
+			a.hold()
+			dead.queue()
+			place := h.last
+			h.after(place, h.ttl)
+			r.hold()
+		},
+	},
+	{
+		name: "dead id asks again at the end",
+		says: "An entry whose deadline is not after the store's present is dead, and every operation treats it as absent.", needs: fair,
+		run: func(h *harness) {
+			a, dead, w := h.exclusive("A"), h.exclusive("D").place(h.ttl), h.exclusive("W")
+			a.hold()
+			dead.queue()
+			place := h.last
+			w.queue()
+			h.after(place, h.ttl)
+			dead.queue()
+			h.rely(h.last, h.ttl)
+			h.wantQueue(w, dead)
+		},
+	},
+	{
+		name: "dead place cannot be released",
+		says: "ErrLost says that it was not there", needs: fair,
+		run: func(h *harness) {
+			h.exclusive("A").hold()
+			w := h.exclusive("W").place(h.ttl)
+			w.queue()
+			h.after(h.last, h.ttl)
+			w.releaseLost()
+		},
+	},
+	{
+		name: "retry is staggered",
+		says: "a little more for each place further back, so that waiters do not ask all at once", needs: fair,
+		run: func(h *harness) {
+			a := h.exclusive("A").lease(5 * h.ttl)
+			a.hold()
+			held := h.last
+			h.rely(held, 5*h.ttl)
+			var before store.Grant
+			var asked span
+			for i, c := range []*claim{h.exclusive("W1"), h.exclusive("W2"), h.exclusive("W3")} {
+				g := c.queue()
+				h.wantRetry(c, g, held, 5*h.ttl)
+				if i > 0 && h.last.answered+g.Retry <= asked.sent+before.Retry {
+					c.wrong("a retry later than that of the place before it, %v", before.Retry)
+				}
+				before, asked = g, h.last
+			}
+		},
+	},
+	{
+		name: "queued answer",
+		says: "Grant.Token, queued: the last token issued for this name so far", needs: fair,
+		run: func(h *harness) {
+			token := h.exclusive("A").hold().Token
+			w := h.exclusive("W")
+			if w.queue().Token < token {
+				w.wrong("a token not less than %d", token)
+			}
+		},
+	},
+	{
+		name: "queued token is less than that of its grant",
+		says: "A new token is greater than every token of that name before it.", needs: fair,
+		run: func(h *harness) {
+			a, w := h.exclusive("A"), h.exclusive("W")
+			a.hold()
+			queued := w.queue().Token
+			a.release()
+			if granted := h.wake(w); granted <= queued {
+				h.failf(fmtToken("more than", queued), "granted with token %d", granted)
+			}
+		},
+	},
+}

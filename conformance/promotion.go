@@ -1,0 +1,126 @@
+package conformance
+
+import "github.com/dlock-go/dlock/store"
+
+const saysPromoted = "A promoted waiter becomes a hold with deadline now+WaitTTL; the hold reaches its full TTL with its first renewal, or when its id asks again."
+
+// Leases of holds that were granted while nobody asked.
+var promotionCases = []testCase{
+	{
+		name: "lasts WaitTTL",
+		says: saysPromoted, needs: fair,
+		run: func(h *harness) {
+			a, w := h.exclusive("A"), h.exclusive("W").place(2*h.ttl)
+			a.hold()
+			w.queue()
+			h.rely(h.last, 2*h.ttl)
+			a.release()
+			promoted := h.last
+			h.wake(w)
+			h.before(promoted, 2*h.ttl)
+			h.exclusive("X").refused(store.ErrHeld)
+			h.after(promoted, 2*h.ttl)
+			h.exclusive("X").hold()
+		},
+	},
+	{
+		name: "does not inherit the age of its place",
+		says: saysPromoted, needs: fair,
+		run: func(h *harness) {
+			a, w := h.exclusive("A"), h.exclusive("W").place(2*h.ttl)
+			a.hold()
+			w.queue()
+			place := h.last
+			h.sleep(h.ttl)
+			h.rely(place, 2*h.ttl)
+			a.release()
+			h.before(h.last, 2*h.ttl)
+			h.exclusive("X").refused(store.ErrHeld)
+		},
+	},
+	{
+		name: "renewed to its TTL",
+		says: saysPromoted, needs: fair,
+		run: func(h *harness) {
+			a, w := h.exclusive("A"), h.exclusive("W").place(h.ttl).lease(3*h.ttl)
+			a.hold()
+			w.queue()
+			h.rely(h.last, h.ttl)
+			a.release()
+			w.renew(3 * h.ttl)
+			h.before(h.last, 3*h.ttl)
+			h.exclusive("X").refused(store.ErrHeld)
+		},
+	},
+	{
+		name: "asked again reaches its TTL",
+		says: saysPromoted, needs: fair,
+		run: func(h *harness) {
+			a, w := h.exclusive("A"), h.exclusive("W").place(h.ttl).lease(3*h.ttl)
+			a.hold()
+			w.queue()
+			h.rely(h.last, h.ttl)
+			a.release()
+			w.hold()
+			h.before(h.last, 3*h.ttl)
+			h.exclusive("X").refused(store.ErrHeld)
+		},
+	},
+	{
+		name: "fixed reaches its TTL once",
+		says: "Fixed: the hold reaches its TTL once and is not renewed after that", needs: fair,
+		run: func(h *harness) {
+			a, w := h.exclusive("A"), h.exclusive("W").place(h.ttl).lease(3*h.ttl).fixed()
+			a.hold()
+			w.queue()
+			h.rely(h.last, h.ttl)
+			a.release()
+			w.renew(3 * h.ttl)
+			renewed := h.last
+			h.before(renewed, 3*h.ttl)
+			h.exclusive("X").refused(store.ErrHeld)
+			h.after(renewed, 3*h.ttl)
+			h.exclusive("X").hold()
+		},
+	},
+	{
+		name: "dead waiter costs its WaitTTL",
+		says: "A waiter that died so costs the others at most its WaitTTL.", needs: fair,
+		run: func(h *harness) {
+			a, dead, w := h.exclusive("A"), h.exclusive("D").place(2*h.ttl), h.exclusive("W")
+			a.hold()
+			dead.queue()
+			h.rely(h.last, 2*h.ttl)
+			w.queue()
+			a.release()
+			promoted := h.last
+			h.wake(dead)
+			h.after(promoted, 2*h.ttl)
+			w.hold()
+		},
+	},
+	{
+		name: "is a hold like any other",
+		says: "A promoted waiter becomes a hold", needs: fair,
+		run: func(h *harness) {
+			a, w := h.exclusive("A"), h.exclusive("W")
+			a.hold()
+			w.queue()
+			a.release()
+			token := h.wake(w)
+			h.exclusive("W").wantReentry(token, 2)
+			w.release()
+		},
+	},
+	{
+		name: "impatient ask finds the hold",
+		says: "The id is a live hold. Same answer, same token", needs: fair,
+		run: func(h *harness) {
+			a, w := h.exclusive("A"), h.exclusive("W")
+			a.hold()
+			w.queue()
+			a.release()
+			w.impatient().hold()
+		},
+	},
+}

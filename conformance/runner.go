@@ -1,0 +1,119 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// outcome is how a case ended. It is a value, not calls on a testing.T, so
+// that the suite can be run on stores that are meant to fail it.
+type outcome struct {
+	skipped string // why, or empty
+	report  string // what is wrong, or empty
+}
+
+// realBound is how long a bubble may take on the real clock. A goroutine that
+// waits for a mutex is not durably blocked, so fake time stands still then and
+// no deadline inside the bubble would ever pass.
+const realBound = time.Minute
+
+// run runs a case, repeating it with longer leases when the machine was too
+// slow for what the case saw to mean anything.
+func (p *plan) run(t *testing.T, c testCase) outcome {
+	for ttl, tries := p.TTL, 5; ; ttl, tries = 2*ttl, tries-1 {
+		h := newHarness(p, c, ttl)
+		if p.Bubble {
+			p.inBubble(t, h)
+		} else {
+			h.drive(t)
+		}
+		got, spoilt := h.outcome()
+		if !spoilt || tries == 1 {
+			return got
+		}
+	}
+}
+
+// inBubble drives h in a bubble from a goroutine of its own, which can be
+// left behind, and turns the panic of a bubble that is blocked for ever into a
+// failure with a trace.
+func (p *plan) inBubble(t *testing.T, h *harness) {
+	done := make(chan any, 1)
+	go func() {
+		defer func() { done <- recover() }()
+		synctest.Test(t, func(t *testing.T) { h.drive(t) })
+	}()
+	bound := time.NewTimer(realBound)
+	defer bound.Stop()
+	select {
+	case v := <-done:
+		if v != nil {
+			h.report("case", fmt.Sprintf("goroutines that never end: %v", v), "every goroutine ends when the store is closed")
+		}
+	case <-bound.C:
+		h.report("case", fmt.Sprintf("no end after %v of real time", realBound), "every call returns")
+	}
+}
+
+// drive opens the handles, runs the case and cleans up.
+func (h *harness) drive(t testing.TB) {
+	h.begin()
+	defer func() {
+		h.mu.Lock()
+		h.skippedBy = !h.opened && t.Skipped()
+		h.mu.Unlock()
+	}()
+	h.open(t)
+	h.phase("case", h.deadline, func() { h.testCase.run(h) })
+	h.cancel()
+	h.phase("clean-up", h.deadline, h.cleanUp)
+}
+
+// phase runs f on a goroutine that is left behind when the bound has passed.
+func (h *harness) phase(name string, bound time.Duration, f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer h.recovered(name)
+		f()
+	}()
+	timer := time.NewTimer(bound)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+		h.report(name, fmt.Sprintf("not finished after %v; see the calls without a result in the trace", bound), "every call returns, at the latest soon after its ctx ends")
+		h.cancel()
+	}
+}
+
+// recovered, deferred, makes a panic of the store a failure of the case.
+func (h *harness) recovered(phase string) {
+	if v := recover(); v != nil {
+		h.report(phase, fmt.Sprintf("panic: %v\n%s", v, debug.Stack()), "no panic")
+		h.cancel()
+	}
+}
+
+// cleanUp gives back all that the case took, whatever came of it.
+func (h *harness) cleanUp() {
+	ctx, cancel := context.WithTimeout(context.Background(), h.deadline)
+	defer cancel()
+	for _, ref := range h.taken() {
+		if err := h.main.Release(ctx, ref); err != nil && !isLost(err) {
+			h.report("clean-up: Release of "+describeRef(ref), describeError(err), "nil or ErrLost")
+		}
+	}
+	for _, stop := range h.stops {
+		stop()
+	}
+	for _, s := range h.handles {
+		if err := s.Close(); err != nil {
+			h.report("clean-up: Close", describeError(err), "nil")
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package conformance
+
+import "github.com/dlock-go/dlock/store"
+
+var sharedCases = []testCase{
+	{
+		name: "readers together",
+		says: "Two modes are compatible when both are Shared.",
+		run: func(h *harness) {
+			a, b, c := h.shared("A"), h.shared("B"), h.shared("C")
+			for _, r := range []*claim{a, b, c} {
+				if r.hold().Holds != 1 {
+					r.wrong("holds=1: the others are of other owners")
+				}
+			}
+			h.wantHolders(a, b, c)
+		},
+	},
+	{
+		name: "last reader out",
+		says: "it is granted, with a new token, if it is compatible with all live holds",
+		run: func(h *harness) {
+			a, b := h.shared("A"), h.shared("B")
+			a.hold()
+			b.hold()
+			a.release()
+			h.exclusive("W").refused(store.ErrHeld)
+			b.release()
+			h.exclusive("W").hold()
+		},
+	},
+	{
+		name: "reader behind a waiting writer",
+		says: "it is granted if it is compatible with all live holds and no live waiter is ahead of it", needs: fair,
+		run: func(h *harness) {
+			h.shared("A").hold()
+			w, r := h.exclusive("W"), h.shared("R")
+			w.queue()
+			r.queue()
+			h.wantQueue(w, r)
+		},
+	},
+	{
+		name: "impatient reader behind a waiting writer",
+		says: "no live waiter is ahead of it", needs: fair,
+		run: func(h *harness) {
+			h.shared("A").hold()
+			h.exclusive("W").queue()
+			h.shared("R").refused(store.ErrHeld)
+		},
+	},
+	{
+		name: "downgrade lets readers in",
+		says: "Every removal promotes: a downgrade (an exclusive hold released while its owner keeps shared ones).", needs: fair,
+		run: func(h *harness) {
+			write, read := h.exclusive("A"), h.shared("A")
+			write.hold()
+			read.hold()
+			r := h.shared("R")
+			r.queue()
+			write.release()
+			h.wake(r)
+			h.wantHolders(read, r)
+		},
+	},
+	{
+		name: "downgrade keeps writers out",
+		says: "Promotion goes as far as rule 3 allows, and never beside a hold they are not compatible with.", needs: fair,
+		run: func(h *harness) {
+			write, read := h.exclusive("A"), h.shared("A")
+			write.hold()
+			read.hold()
+			w := h.exclusive("W")
+			w.queue()
+			write.release()
+			h.wantHolders(read)
+			h.wantQueue(w)
+			read.release()
+			h.wake(w)
+		},
+	},
+	{
+		name: "read released first",
+		says: "Release gives up a hold. It finds it by ID and compares nothing weaker.",
+		run: func(h *harness) {
+			write, read := h.exclusive("A"), h.shared("A")
+			write.hold()
+			read.hold()
+			read.release()
+			h.wantHolders(write)
+			h.shared("R").refused(store.ErrHeld)
+		},
+	},
+	{
+		name: "holds of readers are counted apart",
+		says: "Holds int // live holds of this owner, this one included",
+		run: func(h *harness) {
+			a1, a2, b := h.shared("A"), h.shared("A"), h.shared("B")
+			a1.hold()
+			b.hold()
+			a2.hold()
+			if a2.grant.Holds != 2 {
+				a2.wrong("holds=2")
+			}
+			b.release()
+			if a1.hold().Holds != 2 {
+				a1.wrong("holds=2 still")
+			}
+		},
+	},
+}

@@ -1,0 +1,126 @@
+package conformance
+
+const saysSiblings = "When an owner is granted, by whichever way, those of its waiting requests that rule 2 now allows are granted too and get their events."
+
+// Requests of one owner that wait behind each other: nested calls must not
+// wait for a stranger who waits for them.
+var siblingCases = []testCase{
+	{
+		name: "of a promoted writer",
+		says: saysSiblings, needs: fair,
+		run: func(h *harness) {
+			c, write, w, read, write2 := h.exclusive("C"), h.exclusive("A"), h.exclusive("W"), h.shared("A"), h.exclusive("A")
+			c.hold()
+			for _, x := range []*claim{write, w, read, write2} {
+				x.queue()
+			}
+			c.release()
+			token := h.wake(write)
+			for _, x := range []*claim{read, write2} {
+				if got := h.wake(x); got != token {
+					h.failf(fmtToken("the hold's", token), "event for %v with token %d", x, got)
+				}
+			}
+			h.wantHolders(write, read, write2)
+			h.wantQueue(w)
+		},
+	},
+	{
+		name: "of a promoted reader",
+		says: saysSiblings, needs: fair,
+		run: func(h *harness) {
+			c, read, w, read2 := h.exclusive("C"), h.shared("A"), h.exclusive("W"), h.shared("A")
+			c.hold()
+			for _, x := range []*claim{read, w, read2} {
+				x.queue()
+			}
+			c.release()
+			token := h.wake(read)
+			if got := h.wake(read2); got != token {
+				h.failf(fmtToken("the hold's", token), "event for %v with token %d", read2, got)
+			}
+			h.wantHolders(read, read2)
+			h.wantQueue(w)
+		},
+	},
+	{
+		name: "upgrade of a promoted reader",
+		says: saysSiblings, needs: fair,
+		run: func(h *harness) {
+			c, read, write := h.exclusive("C"), h.shared("A"), h.exclusive("A")
+			c.hold()
+			read.queue()
+			write.queue()
+			c.release()
+			token := h.wake(read)
+			if up := h.wake(write); up <= token {
+				h.failf(fmtToken("an upgrade: more than", token), "token %d", up)
+			}
+			h.wantHolders(read, write)
+		},
+	},
+	{
+		name: "upgrade past a stranger",
+		says: saysSiblings, needs: fair,
+		run: func(h *harness) {
+			c, read, w, write := h.exclusive("C"), h.shared("A"), h.exclusive("W"), h.exclusive("A")
+			c.hold()
+			for _, x := range []*claim{read, w, write} {
+				x.queue()
+			}
+			c.release()
+			token := h.wake(read)
+			if up := h.wake(write); up <= token {
+				h.failf(fmtToken("an upgrade: more than", token), "token %d", up)
+			}
+			h.wantQueue(w)
+		},
+	},
+	{
+		name: "of an upgrade that was promoted",
+		says: saysSiblings, needs: fair,
+		run: func(h *harness) {
+			// All of A's exclusive requests took their places before A held.
+			c, b, a := h.exclusive("C"), h.shared("B"), h.shared("A")
+			up, w, up2 := h.exclusive("A"), h.exclusive("W"), h.exclusive("A")
+			c.hold()
+			for _, x := range []*claim{b, a, up, w, up2} {
+				x.queue()
+			}
+			c.release()
+			b.release()
+			token := h.wake(up)
+			if got := h.wake(up2); got != token {
+				h.failf(fmtToken("the upgrade's", token), "event for %v with token %d", up2, got)
+			}
+			h.wantHolders(a, up, up2)
+			h.wantQueue(w)
+		},
+	},
+	{
+		name: "upgrade waits for other readers",
+		says: saysPromote, needs: fair,
+		run: func(h *harness) {
+			a, b, up := h.waitingUpgrade()
+			h.wantHolders(a, b)
+			h.wantQueue(up)
+			b.release()
+			h.wantHolders(a, up)
+		},
+	},
+	{
+		name: "strangers in between stay",
+		says: saysPromote, needs: fair,
+		run: func(h *harness) {
+			c, write, r, read := h.exclusive("C"), h.exclusive("A"), h.shared("R"), h.shared("A")
+			c.hold()
+			for _, x := range []*claim{write, r, read} {
+				x.queue()
+			}
+			c.release()
+			h.wantHolders(write, read)
+			write.release() // a downgrade now
+			h.wantHolders(read, r)
+		},
+	},
+}
