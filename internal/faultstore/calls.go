@@ -1,0 +1,80 @@
+package faultstore
+
+import (
+	"time"
+
+	"github.com/dlock-go/dlock/store"
+)
+
+// Call is one call of the store, as it was recorded.
+type Call struct {
+	Op       Op
+	N        int           // it was the N-th of its Op, from 1
+	Request  store.Request // of an Acquire
+	Refs     []store.Ref   // of a Renew or, one, of a Release
+	Sent     time.Time
+	Returned time.Time // zero: not yet
+	Applied  int       // how often the store behind has done it so far
+	Result   Result    // what the caller got
+}
+
+// ID is the acquisition id of an Acquire or Release, or the first of a Renew.
+func (c Call) ID() string {
+	if c.Op == Acquire {
+		return c.Request.ID
+	}
+	return c.Refs[0].ID
+}
+
+// Name is the lock's name, of a Renew the first.
+func (c Call) Name() string {
+	if c.Op == Acquire {
+		return c.Request.Name
+	}
+	return c.Refs[0].Name
+}
+
+// Result is what a call returns.
+type Result struct {
+	Grant store.Grant // of an Acquire
+	Err   error       // of an Acquire or Release; of a Renew the first that is not nil
+	Errs  []error     // of a Renew, one for each hold
+}
+
+// Calls returns the calls of op so far, in the order in which they were sent.
+func (s *Store) Calls(op Op) []Call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []Call
+	for _, c := range s.calls {
+		if op == Any || c.Op == op {
+			list = append(list, *c)
+		}
+	}
+	return list
+}
+
+// Count returns how many calls of op were sent so far.
+func (s *Store) Count(op Op) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counts[op]
+}
+
+// Await blocks until the n-th call of op has arrived.
+func (s *Store) Await(op Op, n int) { <-s.Arrived(op, n) }
+
+// Arrived returns a channel that is closed when the n-th call of op arrives,
+// before any fault or the store behind sees it.
+func (s *Store) Arrived(op Op, n int) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := arrival{op, n}
+	if s.arrived[key] == nil {
+		s.arrived[key] = make(chan struct{})
+		if s.counts[op] >= n {
+			close(s.arrived[key])
+		}
+	}
+	return s.arrived[key]
+}

@@ -1,0 +1,243 @@
+// Package faultstore is test support: a [store.Store] in front of another that
+// loses, delays, repeats and forges what goes through it, as a test has
+// planned, and records every call. It is made for testing/synctest bubbles:
+// all it waits on are channels and timers, it starts no goroutine on its own,
+// and without a plan it changes nothing.
+//
+//	s := faultstore.New(memory.New())
+//	s.On(faultstore.Acquire, faultstore.Nth(1), faultstore.DropReply())
+//	off := s.On(faultstore.Any, faultstore.Every, faultstore.Mute()) // until off()
+//	s.OnEvent(faultstore.EveryEvent, faultstore.DelayEvent(time.Second))
+//	...
+//	s.Await(faultstore.Acquire, 2)
+//	s.Calls(faultstore.Acquire)[0].Applied // 1: the store did it, the reply was lost
+//
+// Each handle has faults of its own, so two clients over two peers of one
+// store can be treated differently.
+package faultstore
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock/store"
+)
+
+// Op is a method of the store.
+type Op uint8
+
+// The operations that faults can meet. Any, in a rule or a query, is all of them.
+const (
+	Any Op = iota
+	Acquire
+	Renew
+	Release
+)
+
+// String returns the name of the method.
+func (op Op) String() string { return [...]string{"any", "acquire", "renew", "release"}[op] }
+
+// Store is the handle with faults. It is safe for concurrent use.
+type Store struct {
+	mu      sync.Mutex
+	inner   store.Store
+	stop    func() // ends listening to inner
+	rate    float64
+	rules   []*rule
+	fates   []*fate
+	calls   []*Call
+	counts  [4]int
+	arrived map[arrival]chan struct{}
+	sinks   map[int]func(store.Event)
+	lastID  int // of sinks
+	events  int // that came from inner
+}
+
+type rule struct {
+	op     Op
+	match  func(Call) bool
+	faults []Fault
+}
+
+type arrival struct {
+	op Op
+	n  int
+}
+
+var _ store.Store = (*Store)(nil)
+
+// New returns a handle in front of inner, without faults.
+func New(inner store.Store) *Store {
+	s := &Store{rate: 1, arrived: make(map[arrival]chan struct{}), sinks: make(map[int]func(store.Event))}
+	s.Swap(inner)
+	return s
+}
+
+// Swap puts another store behind the handle: a restart that lost everything, if
+// it is empty. Events of the former one do not arrive any more. It tells
+// nobody; Emit(store.Event{}) does what a reconnection would.
+func (s *Store) Swap(inner store.Store) {
+	stop := inner.Listen(func(e store.Event) { s.received(inner, e) })
+	s.mu.Lock()
+	s.inner, s.stop, stop = inner, stop, s.stop
+	s.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+}
+
+// Skew makes the store's clock run at the given rate of the caller's: at 1.01
+// its leases are over after 99 % of their time, while it speaks of its own seconds.
+func (s *Store) Skew(rate float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rate = rate
+}
+
+// On has the calls of op that match meet the faults, the first of them
+// outermost, until off is called. Of several rules the latest that matches counts.
+func (s *Store) On(op Op, match func(Call) bool, faults ...Fault) (off func()) {
+	r := &rule{op, match, faults}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rules = append(s.rules, r)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.rules = without(s.rules, r)
+	}
+}
+
+// Outage makes every call meet f and drops all events, until heal is called.
+func (s *Store) Outage(f Fault) (heal func()) {
+	calls := s.On(Any, Every, f)
+	events := s.OnEvent(EveryEvent, DropEvent())
+	return func() { calls(); events() }
+}
+
+// call records c, sends it through the faults of the rule that matches, and
+// records what came of it.
+func (s *Store) call(ctx context.Context, c *Call, apply func(context.Context, store.Store, float64) Result) Result {
+	c.Sent = time.Now()
+	s.mu.Lock()
+	for _, op := range []Op{Any, c.Op} {
+		s.counts[op]++
+		if ch := s.arrived[arrival{op, s.counts[op]}]; ch != nil {
+			close(ch)
+		}
+	}
+	c.N = s.counts[c.Op]
+	s.calls = append(s.calls, c)
+	deliver := func(ctx context.Context) Result {
+		s.mu.Lock()
+		inner, rate := s.inner, s.rate
+		c.Applied++
+		s.mu.Unlock()
+		if ctx.Value(sentKey{}) != nil {
+			ctx = context.WithoutCancel(ctx)
+		}
+		return apply(ctx, inner, rate)
+	}
+	faults := s.plan(c)
+	s.mu.Unlock()
+
+	for i := len(faults) - 1; i >= 0; i-- {
+		fault, next := faults[i], deliver
+		deliver = func(ctx context.Context) Result { return fault(ctx, next) }
+	}
+	r := deliver(ctx)
+	if c.Op == Renew {
+		r.Errs = spread(r, len(c.Refs))
+	}
+	s.mu.Lock()
+	c.Returned, c.Result = time.Now(), r
+	s.mu.Unlock()
+	return r
+}
+
+// plan returns the faults of c. s.mu is held.
+func (s *Store) plan(c *Call) []Fault {
+	for i := len(s.rules) - 1; i >= 0; i-- {
+		if r := s.rules[i]; (r.op == Any || r.op == c.Op) && r.match(*c) {
+			return r.faults
+		}
+	}
+	return nil
+}
+
+// spread gives every hold of a batch the error of a call that failed as a whole.
+func spread(r Result, n int) []error {
+	if r.Errs != nil {
+		return r.Errs
+	}
+	errs := make([]error, n)
+	for i := range errs {
+		errs[i] = r.Err
+	}
+	return errs
+}
+
+func scale(d time.Duration, by float64) time.Duration {
+	if by == 1 {
+		return d
+	}
+	return time.Duration(float64(d) * by)
+}
+
+// Acquire implements [store.Store].
+func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
+	r := s.call(ctx, &Call{Op: Acquire, Request: req}, func(ctx context.Context, inner store.Store, rate float64) Result {
+		arriving := req // a copy: it may arrive more than once
+		arriving.TTL, arriving.WaitTTL = scale(req.TTL, 1/rate), scale(req.WaitTTL, 1/rate)
+		g, err := inner.Acquire(ctx, arriving)
+		g.TTL, g.Retry = scale(g.TTL, rate), scale(g.Retry, rate)
+		return Result{Grant: g, Err: err}
+	})
+	return r.Grant, r.Err
+}
+
+// Renew implements [store.Store].
+func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
+	holds = append([]store.Ref(nil), holds...)
+	return s.call(ctx, &Call{Op: Renew, Refs: holds}, func(ctx context.Context, inner store.Store, rate float64) Result {
+		refs := append([]store.Ref(nil), holds...)
+		for i := range refs {
+			refs[i].TTL = scale(refs[i].TTL, 1/rate)
+		}
+		r := Result{Errs: inner.Renew(ctx, refs)}
+		for _, err := range r.Errs {
+			if err != nil {
+				r.Err = err
+				break
+			}
+		}
+		return r
+	}).Errs
+}
+
+// Release implements [store.Store].
+func (s *Store) Release(ctx context.Context, ref store.Ref) error {
+	return s.call(ctx, &Call{Op: Release, Refs: []store.Ref{ref}}, func(ctx context.Context, inner store.Store, rate float64) Result {
+		arriving := ref
+		arriving.TTL = scale(ref.TTL, 1/rate)
+		return Result{Err: inner.Release(ctx, arriving)}
+	}).Err
+}
+
+// Inspect asks the store behind, without faults and without a record.
+func (s *Store) Inspect(ctx context.Context, name string) (store.State, error) {
+	return s.behind().Inspect(ctx, name)
+}
+
+// MinTTL is that of the store behind.
+func (s *Store) MinTTL() time.Duration { return s.behind().MinTTL() }
+
+// Close closes the store behind.
+func (s *Store) Close() error { return s.behind().Close() }
+
+func (s *Store) behind() store.Store {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.inner
+}
