@@ -164,9 +164,17 @@ func (d *door) do(ctx context.Context, fn func(context.Context) error) (err erro
 	}
 	defer func() {
 		unlocked := h.unlock()
-		if errors.Is(unlocked, ErrLost) || errors.Is(unlocked, ErrNotHeld) {
+		if (errors.Is(unlocked, ErrLost) || errors.Is(unlocked, ErrNotHeld)) && !d.tells(err, unlocked) {
 			err = errors.Join(err, d.fail("do", unlocked))
 		}
 	}()
-	return fn(h.Context(ctx))
+	return fn(h.doContext(ctx))
+}
+
+// tells reports that err says of this lock what end says: an inner Do has
+// joined it already, and once is enough.
+func (d *door) tells(err, end error) bool {
+	var inner *Error
+	return errors.As(err, &inner) && inner.Name == d.terms.name &&
+		(errors.Is(inner, ErrLost) && errors.Is(end, ErrLost) || errors.Is(inner, ErrClosed) && errors.Is(end, ErrClosed))
 }

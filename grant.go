@@ -52,8 +52,8 @@ func (g *grant) close() {
 // lose ends all handles as lost. The shard is locked, and the lease has run
 // out or has been told to be gone; lose also works while the watchdog, on
 // another goroutine, is about to say so, for only the first call finds handles.
-func (g *grant) lose() aftermath {
-	var after aftermath
+func (g *grant) lose(cause watchdog.Cause) aftermath {
+	after := aftermath{cause: cause}
 	for g.handles != nil {
 		after.lost = g.handles // ends up as the oldest
 		g.party.lost++
@@ -81,6 +81,9 @@ func (a *aftermath) end(h *Hold, err error) {
 	if h.done != nil {
 		close(h.done)
 	}
+	if cancel := h.inDo; cancel != nil {
+		a.cancels = append(a.cancels, func() { cancel(err) })
+	}
 	for _, cancel := range h.contexts {
 		a.cancels = append(a.cancels, func() { cancel(err) })
 	}
@@ -92,6 +95,7 @@ func (a *aftermath) end(h *Hold, err error) {
 type aftermath struct {
 	cancels []context.CancelFunc
 	lost    *Hold // the oldest handle of a grant that was lost
+	cause   watchdog.Cause
 }
 
 func (a *aftermath) run() {
@@ -99,16 +103,16 @@ func (a *aftermath) run() {
 		cancel()
 	}
 	if a.lost != nil {
-		a.lost.grant.mourn(a.lost)
+		a.lost.grant.mourn(a.lost, a.cause)
 	}
 }
 
 // mourn tells of a loss and clears up behind it. The local deadline comes
 // before the store's, so the hold may still be there.
-func (g *grant) mourn(oldest *Hold) {
+func (g *grant) mourn(oldest *Hold, cause watchdog.Cause) {
 	c := g.client
 	c.cleaner.add(g.attempt.ref())
-	c.log.Warn("dlock: hold lost", "name", g.attempt.req.Name, "token", g.token, "id", store.Short(g.attempt.req.ID))
+	c.log.Warn("dlock: hold lost", "name", g.attempt.req.Name, "cause", cause.String(), "token", g.token, "id", store.Short(g.attempt.req.ID))
 	if c.opts.OnLost != nil {
 		go c.opts.OnLost(oldest)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+
+	"github.com/dlock-go/dlock/watchdog"
 )
 
 // Hold is one handle on a lock: each successful call returns its own. Nested
@@ -20,7 +22,8 @@ type Hold struct {
 	next, prev *Hold // among the live handles of the grant
 	err        error // why it is held no longer; nil while it is
 	unlocked   bool
-	done       chan struct{} // made when first asked for
+	done       chan struct{}           // made when first asked for
+	inDo       context.CancelCauseFunc // of the one context that Do made
 	contexts   map[context.Context]context.CancelCauseFunc
 }
 
@@ -52,7 +55,7 @@ func (h *Hold) unlock() error {
 	if h.err == nil {
 		last := h.next == nil && h.prev == nil
 		if last && !g.lease.Disarm() || !last && !g.lease.Valid() {
-			after = g.lose()
+			after = g.lose(watchdog.DeadlinePassed)
 		}
 	}
 	if h.err != nil {
@@ -111,7 +114,7 @@ func (h *Hold) Err() error {
 	sh.mu.Lock()
 	var after aftermath
 	if h.err == nil && !g.lease.Valid() {
-		after = g.lose()
+		after = g.lose(watchdog.DeadlinePassed)
 	}
 	err := h.err
 	sh.mu.Unlock()
@@ -126,31 +129,55 @@ func (h *Hold) live() bool { return !h.ended.Load() && h.grant.lease.Valid() }
 // that take the same lock, and is cancelled when this handle ends, with ErrLost
 // or ErrNotHeld as its cause (see [context.Cause]), or when parent is.
 func (h *Hold) Context(parent context.Context) context.Context {
-	ctx, cancel := context.WithCancelCause(WithOwner(parent, h.Owner()))
-	err := h.Err()
-	sh := h.grant.party.local.shard
-	sh.mu.Lock()
-	if err == nil {
-		err = h.err
-	}
-	if err != nil {
-		sh.mu.Unlock()
-		cancel(err)
+	ctx, cancel := h.scope(parent)
+	ended := !h.ifHeld(func() {
+		if h.contexts == nil {
+			h.contexts = make(map[context.Context]context.CancelCauseFunc)
+		}
+		h.contexts[ctx] = cancel
+	})
+	if ended {
+		cancel(h.Err())
 		return ctx
 	}
-	if h.contexts == nil {
-		h.contexts = make(map[context.Context]context.CancelCauseFunc)
-	}
-	h.contexts[ctx] = cancel
-	sh.mu.Unlock()
-
 	// A hold may outlive many contexts; each takes itself out when it ends first.
+	sh := h.grant.party.local.shard
 	context.AfterFunc(ctx, func() {
 		sh.mu.Lock()
 		defer sh.mu.Unlock()
 		delete(h.contexts, ctx)
 	})
 	return ctx
+}
+
+// doContext is Context for Do, whose one context ends with the hold: nobody
+// has to watch whether it ends before.
+func (h *Hold) doContext(parent context.Context) context.Context {
+	ctx, cancel := h.scope(parent)
+	if !h.ifHeld(func() { h.inDo = cancel }) {
+		cancel(h.Err())
+	}
+	return ctx
+}
+
+func (h *Hold) scope(parent context.Context) (context.Context, context.CancelCauseFunc) {
+	s := &scope{owner: h.Owner(), hold: h}
+	return context.WithCancelCause(context.WithValue(parent, scopeKey{}, s))
+}
+
+// ifHeld runs f under the shard's lock if the handle holds, or returns false.
+func (h *Hold) ifHeld(f func()) bool {
+	if h.Err() != nil {
+		return false
+	}
+	sh := h.grant.party.local.shard
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if h.err != nil {
+		return false
+	}
+	f()
+	return true
 }
 
 // Owner returns who holds: the explicit owner of the call, or the private one

@@ -139,7 +139,8 @@ func WithMaxHold(d time.Duration) LockOption {
 }
 
 // WithoutRenewal lets the lease run out TTL after the grant instead of renewing
-// it: the hold is lost then unless it was unlocked before.
+// it: the hold is lost then unless it was unlocked before, and told and logged
+// as lost like any other.
 func WithoutRenewal() LockOption {
 	return func(t *terms) { t.fixed = true }
 }

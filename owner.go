@@ -75,19 +75,39 @@ func (o Owner) GoString() string { return "dlock.Owner(" + hex.EncodeToString(o.
 
 func (o Owner) valid() bool { return o.id != [16]byte{} }
 
-type ownerKey struct{}
+// scope is what a context carries: for whom it acts, and under which hold it was made.
+type scope struct {
+	owner Owner
+	hold  *Hold // nil from WithOwner
+}
+
+type scopeKey struct{}
 
 // WithOwner returns a context that acts for o. Goroutines that share it are one
 // owner and so do not exclude each other; give each WithOwner(ctx, NewOwner())
 // where they should. A zero o makes the calls fail that get the context.
 func WithOwner(ctx context.Context, o Owner) context.Context {
-	return context.WithValue(ctx, ownerKey{}, o)
+	return context.WithValue(ctx, scopeKey{}, &scope{owner: o})
 }
 
 // OwnerFrom returns the owner that ctx acts for, and whether it carries one.
 func OwnerFrom(ctx context.Context) (Owner, bool) {
-	o, ok := ctx.Value(ownerKey{}).(Owner)
-	return o, ok
+	s, ok := ctx.Value(scopeKey{}).(*scope)
+	if !ok {
+		return Owner{}, false
+	}
+	return s.owner, true
+}
+
+// TokenFrom returns the fencing token of the innermost hold that ctx was made
+// under, by Do, RDo or Hold.Context, and whether there is one. It says nothing
+// of whether that hold still lasts; ctx itself is cancelled when it does not.
+func TokenFrom(ctx context.Context) (token uint64, ok bool) {
+	s, ok := ctx.Value(scopeKey{}).(*scope)
+	if !ok || s.hold == nil {
+		return 0, false
+	}
+	return s.hold.Token(), true
 }
 
 // newID returns 128 random bits for an acquisition, in hexadecimal.

@@ -45,13 +45,13 @@ func (c *Client) noteRenewal(failure error) {
 }
 
 // expired is told by the watchdog that a lease ran out or is gone at the store.
-func (c *Client) expired(l *watchdog.Lease, _ watchdog.Cause) {
+func (c *Client) expired(l *watchdog.Lease, cause watchdog.Cause) {
 	g := l.Value.(*grant)
 	sh := g.party.local.shard
 	sh.mu.Lock()
 	var after aftermath
 	if !g.over {
-		after = g.lose()
+		after = g.lose(cause)
 	}
 	sh.mu.Unlock()
 	after.run()

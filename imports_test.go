@@ -1,0 +1,34 @@
+package dlock_test
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestImports: what someone compiles who imports a package of this module,
+// beside the standard library and the module itself.
+func TestImports(t *testing.T) {
+	const module = "github.com/dlock-go/dlock"
+	const wheel = "github.com/RussellLuo/timingwheel"
+	allowed := map[string][]string{
+		"":              {wheel},
+		"/store":        nil,
+		"/store/memory": nil,
+		"/watchdog":     {wheel},
+		"/conformance":  nil,
+	}
+	for pkg, roots := range allowed {
+		out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", module+pkg).Output()
+		require.NoError(t, err, "go list %s", module+pkg)
+		for dep := range strings.FieldsSeq(string(out)) {
+			ok := strings.HasPrefix(dep, module)
+			for _, root := range roots {
+				ok = ok || strings.HasPrefix(dep, root)
+			}
+			require.True(t, ok, "%s imports %s", module+pkg, dep)
+		}
+	}
+}

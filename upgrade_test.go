@@ -1,0 +1,144 @@
+package dlock_test
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestUpgradeIsGrantedToTheOnlyReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New()
+		rw := open(t, s, nil).RWMutex("m")
+		r := mustRLock(t, t.Context(), rw)
+		ctx := r.Context(t.Context())
+		w := mustLock(t, ctx, rw)
+		assert.Greater(t, w.Token(), r.Token())
+		assert.Equal(t, 2, w.Count())
+		assert.NoError(t, r.Err())
+
+		require.NoError(t, w.Unlock())
+		assert.True(t, rw.TryRLock(), "a reader again")
+		rw.RUnlock()
+		require.NoError(t, r.Unlock())
+		wantFree(t, s, "m")
+	})
+}
+
+// Two readers who wait for each other to leave would wait for ever.
+func TestUpgradeBesideOtherReadersFailsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New()
+		c, peer := open(t, s, nil), open(t, s.Peer(), nil)
+		rw := c.RWMutex("m")
+		r := mustRLock(t, t.Context(), rw)
+		other := mustRLock(t, t.Context(), peer.RWMutex("m"))
+		ctx, start := r.Context(t.Context()), time.Now()
+
+		_, err := rw.LockContext(ctx)
+		wantError(t, err, "lock", "m", dlock.ErrUpgrade)
+		_, err = rw.TryLockContext(ctx)
+		wantError(t, err, "trylock", "m", dlock.ErrUpgrade)
+		wantError(t, rw.Do(ctx, nil), "do", "m", dlock.ErrUpgrade)
+		assert.Zero(t, time.Since(start))
+		assert.NoError(t, r.Err(), "the reader's lock stays")
+		assert.Empty(t, inspect(t, s, "m").Queue)
+
+		require.NoError(t, other.Unlock())
+		w := mustLock(t, ctx, rw)
+		require.NoError(t, w.Unlock())
+		require.NoError(t, r.Unlock())
+	})
+}
+
+// Fault 80, for the Locker forms.
+func TestFault80LockUnderOnesOwnRLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := open(t, memory.New(), nil)
+		rw, other := c.RWMutex("m").As(dlock.NewOwner()), c.RWMutex("m")
+		rw.RLock()
+		rw.Lock() // alone
+		rw.Unlock()
+		other.RLock()
+		wantPanic(t, rw.Lock, "lock", dlock.ErrUpgrade)
+		assert.False(t, rw.TryLock())
+		other.RUnlock()
+		assert.True(t, rw.TryLock())
+		rw.Unlock()
+		rw.RUnlock()
+	})
+}
+
+// The upgrade does not wait behind those who wait for this reader.
+func TestUpgradePassesTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rw := open(t, memory.New(), nil).RWMutex("m")
+		r := mustRLock(t, t.Context(), rw)
+		var wg sync.WaitGroup
+		wg.Go(func() { rw.Lock(); rw.Unlock() })
+		synctest.Wait()
+		w := mustLock(t, r.Context(t.Context()), rw)
+		require.NoError(t, w.Unlock())
+		require.NoError(t, r.Unlock())
+		wg.Wait()
+	})
+}
+
+// A writer goes on as a reader; no other writer comes between.
+func TestDowngradeLetsNoWriterBetween(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New()
+		c, peer := open(t, s, nil), open(t, s.Peer(), nil)
+		rw := c.RWMutex("m")
+		w := mustLock(t, t.Context(), rw)
+		var wg sync.WaitGroup
+		written := make(chan struct{})
+		wg.Go(func() { far := peer.RWMutex("m"); far.Lock(); close(written); far.Unlock() })
+		synctest.Wait()
+
+		r := mustRLock(t, w.Context(t.Context()), rw)
+		assert.Equal(t, w.Token(), r.Token())
+		assert.Equal(t, 2, r.Count())
+		modes := func() (modes []store.Mode) {
+			for _, e := range inspect(t, s, "m").Holders {
+				modes = append(modes, e.Mode)
+			}
+			return modes
+		}
+		assert.ElementsMatch(t, []store.Mode{store.Exclusive, store.Shared}, modes())
+		require.NoError(t, w.Unlock())
+		assert.Equal(t, []store.Mode{store.Shared}, modes())
+
+		time.Sleep(time.Hour)
+		assert.NoError(t, r.Err())
+		assert.False(t, closed(written))
+		require.NoError(t, r.Unlock())
+		<-written
+		wg.Wait()
+	})
+}
+
+// The readers behind a downgraded writer, and before the next one, come in.
+func TestDowngradeAdmitsTheReadersNextInLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New()
+		c, peer := open(t, s, nil), open(t, s.Peer(), nil)
+		rw := c.RWMutex("m").As(dlock.NewOwner())
+		rw.Lock()
+		reading := make(chan struct{})
+		go func() { far := peer.RWMutex("m"); far.RLock(); close(reading); far.RUnlock() }()
+		synctest.Wait()
+		rw.RLock()
+		require.False(t, closed(reading))
+		rw.Unlock()
+		<-reading
+		rw.RUnlock()
+	})
+}

@@ -1,0 +1,81 @@
+package dlock_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/store/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A grant that nobody has claimed yet may last longer than the lease of a hold.
+// Its first renewal then shortens it, at the store and so for the holder.
+func TestWaitTTLLongerThanTTL(t *testing.T) {
+	for name, opts := range map[string][]dlock.LockOption{
+		"renewed": nil, "fixed": {dlock.WithoutRenewal()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := memory.New()
+				rival := open(t, s, nil).Mutex("m")
+				c := open(t, s.Peer(), &dlock.Options{TTL: 2 * time.Second, WaitTTL: time.Minute})
+				first := mustLock(t, t.Context(), rival)
+				holds := make(chan *dlock.Hold, 1)
+				go func() {
+					h, err := c.Mutex("m", opts...).LockContext(t.Context())
+					assert.NoError(t, err)
+					holds <- h
+				}()
+				synctest.Wait()
+				require.NoError(t, first.Unlock())
+				h, granted := <-holds, time.Now()
+				for range 600 {
+					time.Sleep(100 * time.Millisecond)
+					held := h.Err() == nil
+					other, err := rival.TryLockContext(t.Context())
+					if err == nil {
+						assert.False(t, held, "a rival was granted what its holder believed to hold")
+						require.NoError(t, other.Unlock())
+						break
+					}
+				}
+				if name == "renewed" {
+					assert.NoError(t, h.Unlock(), "nothing was in the way of renewing it")
+				} else {
+					assert.LessOrEqual(t, time.Since(granted), 2100*time.Millisecond, "TTL after the grant")
+					assert.ErrorIs(t, h.Unlock(), dlock.ErrLost)
+				}
+			})
+		})
+	}
+}
+
+// As above, cut off after the first renewal.
+func TestWaitTTLLongerThanTTLWithoutFurtherRenewals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New()
+		rival := open(t, s, nil).Mutex("m")
+		cut := newSpy(s.Peer())
+		c := open(t, cut, &dlock.Options{TTL: 2 * time.Second, WaitTTL: time.Minute})
+		first := mustLock(t, t.Context(), rival)
+		holds := make(chan *dlock.Hold, 1)
+		go func() {
+			h, err := c.Mutex("m").LockContext(t.Context())
+			assert.NoError(t, err)
+			holds <- h
+		}()
+		synctest.Wait()
+		require.NoError(t, first.Unlock())
+		h := <-holds
+		synctest.Wait()
+		cut.goDown()
+		next := mustLock(t, t.Context(), rival)
+		assert.ErrorIs(t, h.Err(), dlock.ErrLost, "told before the rival was granted")
+		require.NoError(t, next.Unlock())
+		cut.recover()
+		assert.ErrorIs(t, h.Unlock(), dlock.ErrLost)
+	})
+}
