@@ -120,6 +120,18 @@ func (w *world) checkNesting(t *rapid.T) {
 	}
 }
 
+// checkGone: Close has said, in whatever weather, that nothing of c is left.
+func (w *world) checkGone(t *rapid.T, c *client) {
+	for _, name := range w.names {
+		s := w.inspect(t, name)
+		for _, e := range slices.Concat(s.Holders, s.Queue) {
+			if e.Label == c.label {
+				t.Fatalf("%q: Close of %s returned nil, but the store still has %+v", name, c, e)
+			}
+		}
+	}
+}
+
 // checkMourning: OnLost was called once for each grant that was lost, with one
 // of its handles. (An owner's grants that are told apart by nothing but their
 // id have one call each.)

@@ -40,9 +40,12 @@ func (w *world) closeClient(t *rapid.T) {
 		t.Fatalf("Close took %v; StoreTimeout is %v", took, w.timeout())
 	}
 	switch {
-	case fine && err != nil:
+	case err == nil:
+		w.checkGone(t, c)
+	case fine:
 		t.Fatalf("Close: %v", err)
-	case !fine:
+	}
+	if !fine {
 		if err != nil && !errors.Is(err, dlock.ErrUnavailable) {
 			t.Fatalf("Close: %v", err)
 		}
