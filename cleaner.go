@@ -1,6 +1,7 @@
 package dlock
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -60,6 +61,9 @@ func (k *cleaner) work() {
 		c := k.client
 		err := c.release(job.ref, c.opts.timeout(job.ref.TTL))
 		switch {
+		case errors.Is(err, ErrClosed):
+			// No call can succeed any more. The chore stays counted as not done,
+			// so that Close says so; the lease ends it.
 		case settled(err):
 			pause.reset()
 			k.done()

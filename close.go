@@ -32,10 +32,11 @@ func (c *Client) Close() error {
 		c.closeHolds(&c.names.shards[i])
 	}
 
+	c.dog.Close() // before the wait: what it told lost is among what is waited for
+
 	bound := 2 * c.opts.timeout(c.opts.TTL)
 	c.calls.wait(bound)
 	c.calls.close()
-	c.dog.Close()
 	returned := c.calls.wait(bound + time.Second)
 
 	if left := c.cleaner.left(); left > 0 || !returned {

@@ -54,6 +54,9 @@ func (g *grant) close() {
 // another goroutine, is about to say so, for only the first call finds handles.
 func (g *grant) lose(cause watchdog.Cause) aftermath {
 	after := aftermath{cause: cause}
+	if c := &g.client.calls; c.enter() {
+		after.calls = c
+	}
 	for g.handles != nil {
 		after.lost = g.handles // ends up as the oldest
 		g.party.lost++
@@ -96,6 +99,7 @@ type aftermath struct {
 	cancels []context.CancelFunc
 	lost    *Hold // the oldest handle of a grant that was lost
 	cause   watchdog.Cause
+	calls   *calls // counts run in, for Close to wait for; nil if nothing was lost
 }
 
 func (a *aftermath) run() {
@@ -104,6 +108,9 @@ func (a *aftermath) run() {
 	}
 	if a.lost != nil {
 		a.lost.grant.mourn(a.lost, a.cause)
+	}
+	if a.calls != nil {
+		a.calls.exit()
 	}
 }
 

@@ -43,6 +43,9 @@ func (h *Hold) Unlock() error {
 
 func (h *Hold) unlock() error {
 	g, p := h.grant, h.grant.party
+	if g.client.calls.enter() {
+		defer g.client.calls.exit() // Close waits for the release
+	}
 	sh := p.local.shard
 	sh.mu.Lock()
 	if h.unlocked {

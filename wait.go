@@ -2,6 +2,7 @@ package dlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -25,9 +26,10 @@ type acquisition struct {
 
 // acquire takes the lock of t for owner. Its errors are bare; the door wraps them.
 func (c *Client) acquire(ctx context.Context, t *terms, owner Owner, mode store.Mode, wait bool) (*Hold, error) {
-	if c.isClosing() {
+	if c.isClosing() || !c.calls.enter() {
 		return nil, ErrClosed
 	}
+	defer c.calls.exit() // so that Close waits for what a grant that comes too late leaves to do
 	a := &acquisition{client: c, ctx: ctx, terms: t, mode: mode, wait: wait}
 	a.party = c.names.join(t.name, owner)
 	h, err := a.lineUp()
@@ -190,7 +192,9 @@ func (a *acquisition) install(at *attempt, won award) (*Hold, error) {
 	sh.mu.Unlock()
 	if err == nil && h.Err() != nil {
 		err = errLate
-		_ = h.unlock()
+		if errors.Is(h.unlock(), ErrClosed) {
+			err = ErrClosed
+		}
 		return nil, err
 	}
 	if err != nil {
