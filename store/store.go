@@ -50,7 +50,7 @@
 // reaches its full TTL with its first renewal, or when its id asks again. A
 // waiter that died so costs the others at most its WaitTTL. When an owner is
 // granted, by whichever way, those of its waiting requests that rule 2 now
-// allows are granted too and get their events.
+// allows are granted with it, before promotion goes on, and get their events.
 //
 // # Three outcomes
 //

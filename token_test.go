@@ -1,0 +1,83 @@
+package dlock_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/store/memory"
+)
+
+// TokenFrom is the token of the innermost hold, and of none outside one or for
+// another owner.
+func TestTokenFrom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := dlock.New(memory.New(), nil)
+		require.NoError(t, err)
+		defer c.Close()
+
+		_, ok := dlock.TokenFrom(t.Context())
+		assert.False(t, ok)
+		_, ok = dlock.TokenFrom(dlock.WithOwner(t.Context(), dlock.NewOwner()))
+		assert.False(t, ok)
+
+		outer, err := c.Mutex("outer").LockContext(t.Context())
+		require.NoError(t, err)
+		ctx := outer.Context(t.Context())
+		token, ok := dlock.TokenFrom(ctx)
+		assert.True(t, ok)
+		assert.Equal(t, outer.Token(), token)
+
+		require.NoError(t, c.Mutex("inner").Do(ctx, func(ctx context.Context) error {
+			inner, ok := dlock.TokenFrom(ctx)
+			assert.True(t, ok)
+			assert.Greater(t, inner, token)
+			_, ok = dlock.TokenFrom(dlock.WithOwner(ctx, dlock.NewOwner()))
+			assert.False(t, ok, "another owner has no hold here")
+			return nil
+		}))
+		require.NoError(t, outer.Unlock())
+	})
+}
+
+// A loss that several nested Dos meet is told once; the loss of another lock is
+// told beside it.
+func TestNestedDoTellsOneLossOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New()
+		c, err := dlock.New(s, nil)
+		require.NoError(t, err)
+		defer c.Close()
+		a, b := c.Mutex("a"), c.Mutex("b")
+
+		lose := func(ctx context.Context, name string) {
+			_, err := s.Break(context.Background(), name)
+			assert.NoError(t, err)
+			<-ctx.Done()
+		}
+		err = a.Do(t.Context(), func(ctx context.Context) error {
+			return a.Do(ctx, func(ctx context.Context) error {
+				lose(ctx, "a")
+				return nil
+			})
+		})
+		assert.ErrorIs(t, err, dlock.ErrLost)
+		assert.Equal(t, 1, strings.Count(err.Error(), "lost"), "%v", err)
+
+		err = a.Do(t.Context(), func(outer context.Context) error {
+			return b.Do(outer, func(inner context.Context) error {
+				lose(inner, "b")
+				lose(outer, "a")
+				return nil
+			})
+		})
+		assert.ErrorIs(t, err, dlock.ErrLost)
+		assert.Contains(t, err.Error(), `"a"`)
+		assert.Contains(t, err.Error(), `"b"`)
+	})
+}
