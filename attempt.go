@@ -146,9 +146,17 @@ type award struct {
 	pushed   bool // by an event: the lease is the short one until it is renewed
 }
 
+// valid is how long a lease of the store's may be relied on, from the sending of
+// the request that it counts from. Never longer than the TTL: where WaitTTL is
+// longer, the first renewal shortens what a promotion gave.
+func (a *attempt) valid(lease time.Duration) time.Duration {
+	lease = min(lease, a.terms.ttl)
+	return lease - margin(lease)
+}
+
 // byReply judges a grant that came as a reply.
 func (a *attempt) byReply(r reply) (award, error) {
-	w := award{token: r.grant.Token, deadline: r.sent.Add(r.grant.TTL - margin(r.grant.TTL))}
+	w := award{token: r.grant.Token, deadline: r.sent.Add(a.valid(r.grant.TTL))}
 	if !time.Now().Before(w.deadline) {
 		return award{}, errLate
 	}
@@ -169,7 +177,7 @@ func (a *attempt) byEvent() (w award, ok, hint bool) {
 	defer a.mu.Unlock()
 	token := a.pushed
 	a.pushed = 0
-	w = award{token, a.base.Add(a.terms.waitTTL - margin(a.terms.waitTTL)), true}
+	w = award{token, a.base.Add(a.valid(a.terms.waitTTL)), true}
 	switch {
 	case token == 0 || token <= a.told:
 		return award{}, false, false

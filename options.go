@@ -77,8 +77,11 @@ func (o Options) resolve(minTTL time.Duration) (Options, error) {
 			return o, err
 		}
 	}
-	if o.StoreTimeout < 0 || o.MaxHold < 0 {
-		return o, fmt.Errorf("%w: StoreTimeout %v, MaxHold %v: negative", ErrInvalidTTL, o.StoreTimeout, o.MaxHold)
+	if o.StoreTimeout < 0 || o.StoreTimeout > MaxTTL {
+		return o, fmt.Errorf("%w: StoreTimeout %v is not between 0 and %v", ErrInvalidTTL, o.StoreTimeout, MaxTTL)
+	}
+	if o.MaxHold < 0 {
+		return o, fmt.Errorf("%w: MaxHold %v is negative", ErrInvalidTTL, o.MaxHold)
 	}
 	if o.MaxWaiters < 0 {
 		return o, fmt.Errorf("%w: MaxWaiters %d is negative", ErrInvalidOption, o.MaxWaiters)
