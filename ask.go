@@ -42,7 +42,7 @@ func (a *acquisition) ask(at *attempt) (award, error) {
 			at.send(now)
 		}
 		if inFlight {
-			if !now.Before(giveUp) {
+			if !now.Before(giveUp) && len(at.replies) == 0 {
 				return award{}, unavailable(fmt.Errorf("a call of the store did not return within %v", patience))
 			}
 			timer.Reset(giveUp.Sub(now))

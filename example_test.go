@@ -250,7 +250,7 @@ func ExampleHold_Token() {
 	ctx := context.Background()
 	client := newClient()
 	defer client.Close()
-	lock := client.Mutex("account/1", dlock.WithTTL(250*time.Millisecond), dlock.WithoutRenewal())
+	lock := client.Mutex("account/1", dlock.WithTTL(time.Second), dlock.WithoutRenewal())
 	var account account
 
 	stopped, err := lock.LockContext(ctx)
@@ -308,7 +308,7 @@ func ExampleWithoutRenewal() {
 	ctx := context.Background()
 	client := newClient()
 	defer client.Close()
-	lock := client.Mutex("mail/hourly", dlock.WithTTL(time.Second), dlock.WithoutRenewal())
+	lock := client.Mutex("mail/hourly", dlock.WithTTL(2*time.Second), dlock.WithoutRenewal())
 
 	hold, err := lock.TryLockContext(ctx) // and never unlocked
 	fmt.Println("sent:", err == nil)
