@@ -99,10 +99,14 @@ func (w *world) lockAt(t *rapid.T, c *client, name string) {
 	}
 }
 
-// try runs here, for it never waits for a holder; but it takes its time where
-// the store does not answer.
 func (w *world) try(t *rapid.T) {
 	c, name := w.counter(t)
+	w.tryAt(t, c, name)
+}
+
+// tryAt runs here, for it never waits for a holder; but it takes its time where
+// the store does not answer.
+func (w *world) tryAt(t *rapid.T, c *client, name string) {
 	p := w.call(t, c, name)
 	want, exact := w.local(p.party, p.mode)
 	if !exact && w.quiet() {
@@ -134,7 +138,7 @@ func (w *world) returned(p *pending, h *dlock.Hold, err error) {
 	if h != nil {
 		n := &handle{
 			Hold: h, party: p.party, who: p.who, mode: p.mode,
-			token: h.Token(), born: p.born, since: r.at, ctx: h.Context(context.Background()), state: held,
+			token: h.Token(), born: p.born, at: r.at, since: r.at, ctx: h.Context(context.Background()), state: held,
 		}
 		w.mu.Lock()
 		w.arrived = append(w.arrived, n)

@@ -158,7 +158,11 @@ func (w *world) observeEnds(t *rapid.T) {
 			first, last := k.first, k.last
 			if limit := w.terms[h.name].maxHold; limit > 0 {
 				first = earliest(first, h.since.Add(limit))
-				last = earliest(last, h.since.Add(limit))
+				if len(ids) == 1 {
+					last = earliest(last, h.since.Add(limit))
+				} else { // which grant it is of, nobody can tell
+					last = earliest(last, h.at.Add(limit))
+				}
 			}
 			live = live && now.Before(first) && !k.gone
 			over = over && (k.gone || !now.Before(last))

@@ -34,7 +34,8 @@ type handle struct {
 	mode  store.Mode
 	token uint64
 	born  int       // its call, in the order of calls
-	since time.Time // of its grant
+	at    time.Time // its call returned
+	since time.Time // of its grant: the first that returned with it
 	ctx   context.Context
 	state state
 }
