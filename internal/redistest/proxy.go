@@ -1,0 +1,208 @@
+package redistest
+
+import (
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Proxy stands between clients and one server. It understands RESP, so that it
+// can lose, repeat and hold back single script calls, the EVALSHA and EVAL
+// commands of clients. All methods may be called concurrently.
+type Proxy struct {
+	Addr string // "127.0.0.1:port"
+
+	target   string
+	listener net.Listener
+	running  sync.WaitGroup
+
+	planning sync.Mutex // has the plan asked about one call at a time, in order
+
+	mu     sync.Mutex
+	closed bool
+	links  map[*link]bool
+	calls  int
+	plan   func(call int, args []string) Action
+	unhold chan struct{} // closed by Unhold, which makes another
+	dark   bool
+	delay  time.Duration
+}
+
+// Action is what happens to a script call.
+type Action int
+
+const (
+	// Pass forwards the request, and its reply.
+	Pass Action = iota
+	// CutBefore closes the connection and does not forward the request. Replies
+	// to earlier requests may be lost too.
+	CutBefore
+	// CutReply forwards the request, waits for its reply and then closes the
+	// connection. The client gets the replies to all earlier requests.
+	CutReply
+	// SwallowReply forwards the request and drops its reply, and all later replies
+	// of that connection, which would be taken for it. Push messages still pass.
+	SwallowReply
+	// Twice forwards the request twice in a row and gives the client the second
+	// reply, as if it had not got the first.
+	Twice
+	// Hold keeps the request back, and all later ones of that connection, until
+	// Unhold. They then reach the server even if the client has gone meanwhile.
+	Hold
+)
+
+// StartProxy starts a proxy on a free port of 127.0.0.1 in front of the server
+// at target ("127.0.0.1:port"), which need not run: without it the proxy closes
+// connections at once. It ends with the test.
+func StartProxy(t testing.TB, target string) *Proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("redistest: the proxy cannot listen: %v", err)
+	}
+	p := &Proxy{
+		Addr:     l.Addr().String(),
+		target:   target,
+		listener: l,
+		links:    map[*link]bool{},
+		unhold:   make(chan struct{}),
+	}
+	p.running.Go(p.accept)
+	t.Cleanup(p.close)
+	return p
+}
+
+func (p *Proxy) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.listener.Close()
+	p.Cut()
+	p.running.Wait()
+}
+
+func (p *Proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		l := &link{p: p, client: client, gone: make(chan struct{}), out: make(chan parcel, 8192)}
+		p.mu.Lock()
+		closed := p.closed
+		p.links[l] = true
+		l.lost = p.dark
+		p.mu.Unlock()
+		switch {
+		case closed:
+			l.cut()
+		case !l.lost: // a lost one stays open, and nobody listens
+			p.running.Go(l.serve)
+		}
+	}
+}
+
+// URL is "redis://127.0.0.1:port".
+func (p *Proxy) URL() string { return "redis://" + p.Addr }
+
+// Calls returns how many script calls came since the last Plan, or since the
+// start. A call counts when it arrives, before anything happens to it; Twice
+// does not make it two. A client that sends EVALSHA and is told NOSCRIPT sends
+// EVAL next, which is another call.
+func (p *Proxy) Calls() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.calls
+}
+
+// Plan has f say what happens to each script call from now on, and starts to
+// count calls at 1. args are the command, sha or script, number of keys, keys
+// and arguments. The proxy asks about one call after another, over all
+// connections; f may block, which blocks all of them. A nil f means Pass.
+func (p *Proxy) Plan(f func(call int, args []string) Action) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.plan, p.calls = f, 0
+}
+
+// decide asks the plan. held is closed by the first Unhold after the call came,
+// even if that is before the plan has answered.
+func (p *Proxy) decide(args []string) (a Action, held <-chan struct{}) {
+	switch strings.ToUpper(args[0]) {
+	case "EVAL", "EVALSHA":
+	default:
+		return Pass, nil
+	}
+	p.planning.Lock()
+	defer p.planning.Unlock()
+	p.mu.Lock()
+	p.calls++
+	call, plan, held := p.calls, p.plan, p.unhold
+	p.mu.Unlock()
+	if plan == nil {
+		return Pass, nil
+	}
+	return plan(call, args), held
+}
+
+// Unhold forwards all requests that are held now. Later ones can be held again.
+func (p *Proxy) Unhold() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(p.unhold)
+	p.unhold = make(chan struct{})
+}
+
+// Blackhole breaks the wire: while it is on, all that is sent in either
+// direction is lost, also replies that are delayed and requests that are held,
+// no end of a connection learns that the other has closed it, and new
+// connections are accepted but lead nowhere. Script calls lost on the wire are
+// not counted. When it goes off, it closes the connections that have lost
+// something, as TCP would not go on behind a gap; the others live on.
+func (p *Proxy) Blackhole(on bool) {
+	p.mu.Lock()
+	p.dark = on
+	var cut []*link
+	for l := range p.links {
+		if !on && l.lost {
+			cut = append(cut, l)
+		}
+	}
+	p.mu.Unlock()
+	for _, l := range cut {
+		l.cut()
+	}
+}
+
+// loses reports whether what the link is about to forward is lost.
+func (p *Proxy) loses(l *link) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.dark {
+		l.lost = true
+	}
+	return l.lost
+}
+
+// Delay has each reply and push message that arrives from now on come d later.
+// It is latency: requests go on at once, and replies do not wait for each other.
+func (p *Proxy) Delay(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = d
+}
+
+// Cut closes all present connections, on both sides. New ones are served.
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	var cut []*link
+	for l := range p.links {
+		cut = append(cut, l)
+	}
+	p.mu.Unlock()
+	for _, l := range cut {
+		l.cut()
+	}
+}

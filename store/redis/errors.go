@@ -1,0 +1,93 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/rueidis"
+
+	"github.com/dlock-go/dlock/store"
+)
+
+// ErrTooFewReplicas: a request was applied but fewer than Options.MinReplicas
+// replicas confirmed it in time. It has been undone as far as the server
+// answered, and is worth repeating.
+var ErrTooFewReplicas = errors.New("redis: not confirmed by enough replicas")
+
+// What a server says when it did not run a call because it cannot just now,
+// though it may a moment later: a slot's keys are on two nodes or on another one
+// (rueidis follows such a redirection, but not on a dedicated connection), a
+// part of the cluster has no master, the data set is loading, a replica is cut
+// off.
+var passing = []string{"TRYAGAIN", "MOVED", "ASK", "CLUSTERDOWN", "LOADING", "MASTERDOWN"}
+
+// What it says when it did not run a call and will not run the next one either:
+// no right to, wrong password, memory full.
+var refusals = []string{"NOPERM", "NOAUTH", "WRONGPASS", "OOM"}
+
+// foreignReply is how the scripts' own errors begin, about data that is not theirs.
+const foreignReply = "DLOCKFOREIGN"
+
+// replyIs reports whether err is an error reply that begins with one of the
+// codes. A reply is looked for in the whole chain, which rueidis.IsRedisErr
+// does not do.
+func replyIs(err error, codes ...string) bool {
+	var reply *rueidis.RedisError
+	if !errors.As(err, &reply) {
+		return false
+	}
+	return hasCode(reply.Error(), codes...)
+}
+
+func hasCode(text string, codes ...string) bool {
+	for _, code := range codes {
+		if rest, ok := strings.CutPrefix(text, code); ok && (rest == "" || rest[0] == ' ') {
+			return true
+		}
+	}
+	return false
+}
+
+// notRun: the server certainly did not run the call, and may do so soon.
+func notRun(err error) bool { return replyIs(err, passing...) }
+
+// outcome turns what rueidis returned into what the contract says: a sentinel
+// for "certainly not", anything else for unknown. The text of a reply is kept;
+// it names commands, never arguments.
+func (s *Store) outcome(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case s.closed():
+		return store.ErrClosed
+	case replyIs(err, foreignReply, "WRONGTYPE"):
+		return fmt.Errorf("redis: %w: %w", store.ErrForeignKey, err)
+	case replyIs(err, refusals...):
+		return fmt.Errorf("redis: %w: %w", store.ErrRefused, err)
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	}
+	return fmt.Errorf("redis: %w", err)
+}
+
+// outcomeText is outcome for an error that a script caught and returned as text.
+func outcomeText(text string) error {
+	switch {
+	case hasCode(text, foreignReply, "WRONGTYPE"):
+		return fmt.Errorf("redis: %w: %s", store.ErrForeignKey, text)
+	case hasCode(text, refusals...):
+		return fmt.Errorf("redis: %w: %s", store.ErrRefused, text)
+	}
+	return fmt.Errorf("redis: %s", text)
+}
+
+// unexpected: a reply of another shape than the script returns. Somebody else
+// answered, and nothing is known.
+func unexpected(script string, err error) error {
+	if err == nil {
+		return fmt.Errorf("redis: unexpected reply of the %s script", script)
+	}
+	return fmt.Errorf("redis: unexpected reply of the %s script: %w", script, err)
+}

@@ -1,0 +1,25 @@
+package redis
+
+import "strings"
+
+// LockKey is the key of a name's lock.
+func LockKey(name string) string { return newLayout("dlock").keys(name)[1] }
+
+// Slot is the cluster slot of a key with a hash tag: CRC-16 (XMODEM) of the tag
+// modulo 16384, as in the Redis Cluster specification.
+func Slot(key string) int {
+	_, tag, _ := strings.Cut(key, "{")
+	tag, _, _ = strings.Cut(tag, "}")
+	var crc uint16
+	for _, b := range []byte(tag) {
+		crc ^= uint16(b) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	return int(crc % 16384)
+}

@@ -1,0 +1,192 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/dlock-go/dlock/store"
+)
+
+// shown is how much of an id or owner leaves the server: [store.Short].
+const shown = "6"
+
+// Inspect implements [store.Store]. It takes one round trip, whose length and
+// cost to the server grow with the number of holders and waiters.
+func (s *Store) Inspect(ctx context.Context, name string) (store.State, error) {
+	if err := s.ready(ctx); err != nil {
+		return store.State{}, err
+	}
+	reply, err := s.run(ctx, inspectScript, s.keys.keys(name), []string{shown})
+	if err != nil {
+		return store.State{}, s.outcome(err)
+	}
+	parts, err := reply.ToArray()
+	if err != nil || len(parts) != 3 {
+		return store.State{}, unexpected("inspect", err)
+	}
+	state := store.State{Name: name}
+	token, err := parts[0].AsInt64()
+	if err != nil {
+		return store.State{}, unexpected("inspect", err)
+	}
+	state.Token = uint64(token)
+	if state.Holders, err = entries(parts[1]); err != nil {
+		return store.State{}, unexpected("inspect", err)
+	}
+	if state.Queue, err = entries(parts[2]); err != nil {
+		return store.State{}, unexpected("inspect", err)
+	}
+	return state, nil
+}
+
+func entries(reply rueidis.RedisMessage) ([]store.Entry, error) {
+	list, err := reply.ToArray()
+	if err != nil {
+		return nil, err
+	}
+	var all []store.Entry
+	for _, item := range list {
+		e, err := entry(item)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, e)
+	}
+	return all, nil
+}
+
+func entry(reply rueidis.RedisMessage) (e store.Entry, err error) {
+	fields, err := reply.ToArray()
+	if err != nil {
+		return e, err
+	}
+	if len(fields) != 6 {
+		return e, unexpected("inspect", nil)
+	}
+	text := func(i int) string {
+		t, wrong := fields[i].ToString()
+		if wrong != nil {
+			err = wrong
+		}
+		return t
+	}
+	number := func(i int) int64 {
+		n, wrong := fields[i].AsInt64()
+		if wrong != nil {
+			err = wrong
+		}
+		return n
+	}
+	e = store.Entry{
+		ID: text(0), Owner: text(1), Token: uint64(number(3)),
+		Remaining: time.Duration(number(4)) * time.Millisecond, Label: text(5),
+	}
+	if text(2) == "s" {
+		e.Mode = store.Shared
+	}
+	return e, err
+}
+
+// Break implements [store.Breaker]. It takes one round trip.
+func (s *Store) Break(ctx context.Context, name string) (broken int, err error) {
+	return s.number(ctx, breakScript, name)
+}
+
+// number runs a script that returns one.
+func (s *Store) number(ctx context.Context, sc *script, name string) (int, error) {
+	if err := s.ready(ctx); err != nil {
+		return 0, err
+	}
+	reply, err := s.run(ctx, sc, s.keys.keys(name), nil)
+	if err != nil {
+		return 0, s.outcome(err)
+	}
+	n, err := reply.AsInt64()
+	if err != nil {
+		return 0, unexpected("number", err)
+	}
+	return int(n), nil
+}
+
+// List implements [store.Lister]. It scans all keys of all masters, a thousand
+// at a time, and asks for each lock that it finds whether it is in use, so it
+// takes long on a large server, though it does not block it. It needs the right
+// to SCAN, which nothing else here does.
+func (s *Store) List(ctx context.Context) ([]string, error) {
+	if err := s.ready(ctx); err != nil {
+		return nil, err
+	}
+	nodes, err := s.masters(ctx)
+	if err != nil {
+		return nil, s.outcome(err)
+	}
+	seen := make(map[string]bool)
+	var names []string
+	for _, node := range nodes {
+		err := s.scan(ctx, node, func(name string) error {
+			if seen[name] {
+				return nil
+			}
+			seen[name] = true
+			used, err := s.number(ctx, countScript, name)
+			switch {
+			case errors.Is(err, store.ErrForeignKey):
+				return nil
+			case err == nil && used > 0:
+				names = append(names, name)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, s.outcome(err)
+		}
+	}
+	return names, nil
+}
+
+// scan calls f with the name of each lock key of one node, some of them twice.
+func (s *Store) scan(ctx context.Context, node rueidis.Client, f func(name string) error) error {
+	var cursor uint64
+	for {
+		page, err := node.Do(ctx, node.B().Scan().Cursor(cursor).Match(s.keys.anyLock()).Count(1000).Build()).AsScanEntry()
+		if err != nil {
+			return err
+		}
+		for _, key := range page.Elements {
+			if name, ok := s.keys.name(key); ok {
+				if err := f(name); err != nil {
+					return err
+				}
+			}
+		}
+		if cursor = page.Cursor; cursor == 0 {
+			return nil
+		}
+	}
+}
+
+// masters are the nodes that have keys: all masters of a cluster, else the one.
+func (s *Store) masters(ctx context.Context) ([]rueidis.Client, error) {
+	if s.client.Mode() != rueidis.ClientModeCluster {
+		return []rueidis.Client{s.client}, nil
+	}
+	var masters []rueidis.Client
+	for _, node := range s.client.Nodes() {
+		role, err := node.Do(ctx, node.B().Role().Build()).ToArray()
+		if err != nil {
+			return nil, err
+		}
+		if len(role) == 0 {
+			return nil, unexpected("role", nil)
+		}
+		if kind, err := role[0].ToString(); err != nil {
+			return nil, unexpected("role", err)
+		} else if kind == "master" {
+			masters = append(masters, node)
+		}
+	}
+	return masters, nil
+}

@@ -1,0 +1,272 @@
+// Package redis is a dlock store on Redis 7.0 or newer, or Valkey: standalone,
+// behind Sentinel, or a Cluster. Each operation is one Lua script (scripts/*.lua)
+// and so one round trip; scripts/model.lua is the lock model, rule by rule.
+// Waiters are woken by sharded pub/sub.
+//
+// Redis keeps locks well as long as it keeps its data. What a failover loses,
+// holders lose too, and a server whose clock jumps ends leases early: then only
+// the fencing token protects, which is the greater of the last one plus one and
+// the server's clock in microseconds, so that it grows on when data was lost.
+package redis
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/dlock-go/dlock/store"
+)
+
+// minTTL leaves a claim room beside the core's safety margin (1 % + 2 ms). Redis
+// counts whole milliseconds.
+const minTTL = 10 * time.Millisecond
+
+// maxPrefixLen keeps keys short.
+const maxPrefixLen = 64
+
+// Options of a store. The zero of each field means the default that its comment
+// states.
+type Options struct {
+	// Prefix begins all keys and channels. Clients share locks only under the
+	// same prefix. At most 64 printable ASCII characters without spaces and
+	// braces; "" means "dlock".
+	Prefix string
+
+	// MinReplicas is how many replicas must have confirmed a grant or a renewal
+	// before it counts. It narrows what a failover can lose and costs each call
+	// a WAIT on a connection of its own. It does not close the gap: a replica
+	// that did not confirm may be the one that is promoted. 0: none, and then
+	// no WAIT is sent.
+	MinReplicas int
+
+	// ReplicaTimeout bounds each such wait. 0 means 1 s. It must be well below
+	// the TTLs in use, and is rounded up to whole milliseconds.
+	ReplicaTimeout time.Duration
+}
+
+// Store is one handle on the locks of a server and prefix. It is safe for
+// concurrent use.
+type Store struct {
+	client rueidis.Client
+	owned  bool // Close closes the client
+	keys   *layout
+	id     string // names this handle's channels
+
+	replicas    int
+	replicaWait time.Duration
+
+	wakeups *wakeups
+
+	closing   chan struct{} // closed when Close begins
+	closeOnce sync.Once
+}
+
+var (
+	_ store.Store   = (*Store)(nil)
+	_ store.Breaker = (*Store)(nil)
+	_ store.Lister  = (*Store)(nil)
+)
+
+// New returns a handle that uses a client the caller has. Nil opts means
+// defaults. An error says which option is invalid. New sends nothing; see
+// [Store.Check] for what it might find.
+//
+// Nothing is assumed of the client's options: cluster, sentinel, RESP2, retries
+// and several connections per node all work. The client stays the caller's.
+// Close it after the store, not before.
+func New(c rueidis.Client, opts *Options) (*Store, error) {
+	if c == nil {
+		return nil, fmt.Errorf("redis: the client is nil")
+	}
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	if o.Prefix == "" {
+		o.Prefix = "dlock"
+	}
+	if o.ReplicaTimeout == 0 {
+		o.ReplicaTimeout = time.Second
+	}
+	switch {
+	case len(o.Prefix) > maxPrefixLen || strings.ContainsFunc(o.Prefix, func(r rune) bool {
+		return r <= ' ' || r > '~' || r == '{' || r == '}'
+	}):
+		return nil, fmt.Errorf("redis: Prefix %q is not up to %d printable ASCII characters without spaces and braces", o.Prefix, maxPrefixLen)
+	case o.MinReplicas < 0:
+		return nil, fmt.Errorf("redis: MinReplicas %d is negative", o.MinReplicas)
+	case o.ReplicaTimeout < 0 || o.ReplicaTimeout > time.Hour:
+		return nil, fmt.Errorf("redis: ReplicaTimeout %v is not between 0 and 1h", o.ReplicaTimeout)
+	}
+	s := &Store{
+		client: c, keys: newLayout(o.Prefix), id: newID(),
+		replicas: o.MinReplicas, replicaWait: o.ReplicaTimeout,
+		closing: make(chan struct{}),
+	}
+	s.wakeups = newWakeups(s)
+	return s, nil
+}
+
+// ready says why an operation cannot start: the handle is closed or ctx over.
+func (s *Store) ready(ctx context.Context) error {
+	if s.closed() {
+		return store.ErrClosed
+	}
+	return ctx.Err()
+}
+
+func (s *Store) closed() bool {
+	select {
+	case <-s.closing:
+		return true
+	default:
+		return false
+	}
+}
+
+// Acquire implements [store.Store]. It takes one round trip and blocks until
+// the reply or the end of ctx. The first request to be queued in its part of
+// the names subscribes to wake-ups and asks again, which takes two more. While the server says that it cannot serve just
+// now (it is loading, or a cluster moves the slot) the call is repeated until
+// ctx ends.
+func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
+	if err := s.ready(ctx); err != nil {
+		return store.Grant{}, err
+	}
+	p := partition(req.Name)
+	args := [...]string{
+		req.ID, req.Owner, modeText(req.Mode), millis(req.TTL), millis(req.WaitTTL), flag(req.Queue),
+		strconv.Itoa(req.Tokens), s.keys.channel(p, s.id), req.Label,
+	}
+	g, err := s.ask(ctx, req, s.keys.keys(req.Name), args[:])
+	if err != nil || g.Held {
+		return g, err
+	}
+	heard := s.wakeups.listening(p, req.WaitTTL)
+	if heard == nil {
+		return g, nil
+	}
+	// The grant may have been pushed before anybody listened: ask again when
+	// somebody does.
+	select {
+	case <-heard:
+		return s.ask(ctx, req, s.keys.keys(req.Name), args[:])
+	case <-ctx.Done():
+	case <-s.closing:
+	}
+	return g, nil
+}
+
+// ask runs the acquire script once.
+func (s *Store) ask(ctx context.Context, req store.Request, keys, args []string) (store.Grant, error) {
+	reply, missing, err := s.runConfirmed(ctx, acquireScript, keys, args)
+	if err != nil {
+		return store.Grant{}, s.outcome(err)
+	}
+	g, err := grant(reply, req)
+	if err == nil && g.Held && missing != nil {
+		if _, err := s.run(ctx, releaseScript, keys, []string{req.ID, "0"}); err != nil {
+			missing = fmt.Errorf("%w; undoing it: %v", missing, err)
+		}
+		return store.Grant{}, missing
+	}
+	return g, err
+}
+
+// grant reads the reply of the acquire script.
+func grant(reply rueidis.RedisMessage, req store.Request) (store.Grant, error) {
+	n, err := reply.AsIntSlice()
+	if err != nil || len(n) == 0 {
+		return store.Grant{}, unexpected("acquire", err)
+	}
+	switch {
+	case n[0] == 1 && len(n) == 2: // a name that was free
+		return store.Grant{Held: true, Token: uint64(n[1]), TTL: req.TTL, Holds: 1}, nil
+	case n[0] == 1 && len(n) == 4:
+		return store.Grant{Held: true, Token: uint64(n[1]), TTL: time.Duration(n[2]) * time.Millisecond, Holds: int(n[3])}, nil
+	case n[0] == 0 && len(n) == 4:
+		return store.Grant{Token: uint64(n[1]), Position: int(n[2]), Retry: time.Duration(n[3]) * time.Millisecond}, nil
+	case n[0] == -1 && len(n) == 2:
+		return store.Grant{Retry: time.Duration(n[1]) * time.Millisecond}, store.ErrHeld
+	case n[0] == -2:
+		return store.Grant{}, store.ErrUpgrade
+	case n[0] == -3:
+		return store.Grant{}, store.ErrLost
+	}
+	return store.Grant{}, unexpected("acquire", nil)
+}
+
+// Release implements [store.Store]. It takes one round trip, blocks as Acquire
+// does, and works when the server's memory is full.
+func (s *Store) Release(ctx context.Context, ref store.Ref) error {
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	bury := "0"
+	if ref.Bury {
+		bury = millis(ref.TTL)
+	}
+	reply, err := s.run(ctx, releaseScript, s.keys.keys(ref.Name), []string{ref.ID, bury})
+	if err != nil {
+		return s.outcome(err)
+	}
+	switch found, err := reply.AsInt64(); {
+	case err != nil:
+		return unexpected("release", err)
+	case found == 0:
+		return store.ErrLost
+	}
+	return nil
+}
+
+// MinTTL implements [store.Store]: 10 ms.
+func (s *Store) MinTTL() time.Duration { return minTTL }
+
+// Close implements [store.Store]. It ends the handle's subscriptions, which
+// takes up to a second if the server does not answer, and closes the client if
+// [Open] made it; one given to [New] is left to the caller. Calls under way end
+// with [store.ErrClosed] or what they were answered.
+func (s *Store) Close() error {
+	s.closeOnce.Do(func() {
+		close(s.closing)
+		s.wakeups.close()
+		if s.owned {
+			s.client.Close()
+		}
+	})
+	return nil
+}
+
+// newID is 128 random bits in hexadecimal.
+func newID() string {
+	var id [16]byte
+	rand.Read(id[:])
+	return hex.EncodeToString(id[:])
+}
+
+// millis is d in whole milliseconds, never less: a lease may last longer than
+// asked for but not shorter.
+func millis(d time.Duration) string {
+	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
+}
+
+func modeText(m store.Mode) string {
+	if m == store.Shared {
+		return "s"
+	}
+	return "x"
+}
+
+func flag(on bool) string {
+	if on {
+		return "1"
+	}
+	return "0"
+}

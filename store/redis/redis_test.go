@@ -1,0 +1,60 @@
+package redis_test
+
+import (
+	"testing"
+
+	"github.com/dlock-go/dlock/conformance"
+	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/redis"
+)
+
+// open returns a handle with connections of its own, closed at the end of t.
+func open(t testing.TB, url string) *redis.Store {
+	t.Helper()
+	s, err := redis.Open(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// suite is the conformance suite for the servers of a URL, with plant to put a
+// string at a key.
+func suite(url string, plant func(key string)) conformance.Suite {
+	return conformance.Suite{
+		New:   func(t testing.TB) store.Store { return open(t, url) },
+		Peer:  func(t testing.TB, _ store.Store) store.Store { return open(t, url) },
+		Plant: func(_ testing.TB, _ store.Store, name string) { plant(redis.LockKey(name)) },
+	}
+}
+
+func TestConformance(t *testing.T) {
+	server := redistest.Start(t)
+	conformance.RunSuite(t, suite(server.URL(), func(key string) {
+		server.MustDo("SET", key, "not a lock")
+	}))
+}
+
+func TestConformanceSentinel(t *testing.T) {
+	servers := redistest.StartSentinel(t, 1)
+	conformance.RunSuite(t, suite(servers.URL(), func(key string) {
+		servers.Master().MustDo("SET", key, "not a lock")
+	}))
+}
+
+func TestConformanceCluster(t *testing.T) {
+	servers := redistest.StartCluster(t, true)
+	conformance.RunSuite(t, suite(servers.URL(), func(key string) {
+		servers.Master(redis.Slot(key)).MustDo("SET", key, "not a lock")
+	}))
+}
+
+func TestConformanceMinReplicas(t *testing.T) {
+	servers := redistest.StartSentinel(t, 1)
+	s := suite(servers.URL()+"&min_replicas=1", func(key string) {
+		servers.Master().MustDo("SET", key, "not a lock")
+	})
+	conformance.RunSuite(t, s)
+}

@@ -1,0 +1,135 @@
+package redis
+
+import (
+	"context"
+	"errors"
+
+	"github.com/redis/rueidis"
+
+	"github.com/dlock-go/dlock/store"
+)
+
+// batch is how many holds one script call renews at most: enough that the cost
+// of a call is shared, few enough that others wait well under a millisecond.
+const batch = 64
+
+// Renew implements [store.Store]. Holds of one partition travel together, up to
+// 64 in a script call, and all calls at once. It blocks until all are answered
+// or ctx ends, and works when the server's memory is full.
+func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
+	results := make([]error, len(holds))
+	if err := s.ready(ctx); err != nil {
+		for i := range results {
+			results[i] = err
+		}
+		return results
+	}
+	batches := s.batches(holds)
+	if s.replicas > 0 {
+		for _, b := range batches {
+			reply, missing, err := s.sendConfirmed(ctx, renewScript, b.keys, b.args)
+			s.settle(ctx, b, holds, reply, errors.Join(err, missing), results)
+		}
+		return results
+	}
+	calls := make([]rueidis.Completed, len(batches))
+	for i, b := range batches {
+		calls[i] = renewScript.bySHA(s.client, b.keys, b.args)
+	}
+	for i, answer := range s.client.DoMulti(ctx, calls...) {
+		reply, err := answer.ToMessage()
+		if replyIs(err, "NOSCRIPT") {
+			reply, err = s.client.Do(ctx, renewScript.byText(s.client, batches[i].keys, batches[i].args)).ToMessage()
+		}
+		s.settle(ctx, batches[i], holds, reply, err, results)
+	}
+	return results
+}
+
+// renewal is one call of the renew script.
+type renewal struct {
+	index      []int // which of the holds
+	keys, args []string
+}
+
+// batches deals the holds to calls by their partition.
+func (s *Store) batches(holds []store.Ref) []*renewal {
+	var all []*renewal
+	var open [partitions]*renewal
+	for i, ref := range holds {
+		p := partition(ref.Name)
+		b := open[p]
+		if b == nil {
+			b = &renewal{keys: []string{s.keys.counter(p)}}
+			open[p] = b
+			all = append(all, b)
+		}
+		b.index = append(b.index, i)
+		b.keys = s.keys.appendKeys(b.keys, ref.Name)
+		b.args = append(b.args, ref.ID, millis(ref.TTL))
+		if len(b.index) == batch {
+			open[p] = nil
+		}
+	}
+	return all
+}
+
+// settle writes the results of one call.
+func (s *Store) settle(ctx context.Context, b *renewal, holds []store.Ref, reply rueidis.RedisMessage, err error, results []error) {
+	if notRun(err) {
+		// Keys of the batch are on two nodes, or its node is not ready: each
+		// hold for itself has a better chance.
+		for _, i := range b.index {
+			results[i] = s.prolong(ctx, holds[i])
+		}
+		return
+	}
+	answers, wrong := reply.ToArray()
+	for k, i := range b.index {
+		switch {
+		case err != nil:
+			results[i] = s.outcome(err)
+		case wrong != nil || len(answers) != len(b.index):
+			results[i] = unexpected("renew", wrong)
+		default:
+			results[i] = renewed(answers[k])
+		}
+	}
+}
+
+// renewed reads one answer of the renew script.
+func renewed(answer rueidis.RedisMessage) error {
+	if text, err := answer.ToString(); err == nil {
+		return outcomeText(text)
+	}
+	switch n, err := answer.AsInt64(); {
+	case err != nil:
+		return unexpected("renew", err)
+	case n == 0:
+		return store.ErrLost
+	}
+	return nil
+}
+
+// prolong renews a hold key by key, while its slot moves to another node and
+// no script may touch two of its keys: a key is on the one node or on the
+// other, and a call for it alone finds it.
+func (s *Store) prolong(ctx context.Context, ref store.Ref) error {
+	keys := s.keys.keys(ref.Name)
+	args := []string{ref.ID, millis(ref.TTL)}
+	for _, key := range []string{keys[1], keys[2]} { // lock, due
+		reply, err := s.run(ctx, prolongScript, []string{key}, args)
+		if err != nil {
+			return s.outcome(err)
+		}
+		switch n, err := reply.AsInt64(); {
+		case err != nil:
+			return unexpected("prolong", err)
+		case n == 0:
+			return store.ErrLost
+		case n == 1:
+			return nil
+		}
+	}
+	return unexpected("prolong", nil)
+}

@@ -1,0 +1,40 @@
+-- inspect: the holders and the queue of one name.
+--
+-- KEYS  1 token counter of the partition; 2 lock, 3 due, 4 queue, 5 wait of the name
+-- ARGV  1 how many characters of an id or owner may be shown
+--
+-- Returns {last token, holders, waiters}: of each holder, the oldest grant first, and of each waiter,
+-- the head first, {id, owner, mode, token (0 for a waiter), ms to its deadline, label}.
+--
+-- What has died is removed on the way, as with every other script.
+
+-- include model.lua
+
+local shown = tonumber(ARGV[1])
+
+local function entry(id, e, token, deadline)
+  return {string.sub(id, 1, shown), string.sub(e.owner, 1, shown), e.mode, token, deadline - now, e.label}
+end
+
+open(2)
+settle()
+
+local held = {}
+local ids = redis.call('ZRANGE', due, 0, -1, 'WITHSCORES')
+for i = 1, #ids, 2 do
+  local h = hold(ids[i])
+  held[#held + 1] = {number = h.number, entry = entry(ids[i], h, tonumber(h.token), ids[i + 1])}
+end
+table.sort(held, function(a, b) return a.number < b.number end)
+local holders = {}
+for i, h in ipairs(held) do
+  holders[i] = h.entry
+end
+
+local waiters = {}
+for i, id in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
+  waiters[i] = entry(id, waiter(id), 0, redis.call('ZSCORE', wait, id))
+end
+
+close()
+return {last, holders, waiters}

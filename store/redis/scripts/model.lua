@@ -1,0 +1,348 @@
+-- model: the lock model of package store, rule by rule, for the scripts that include it.
+--
+-- A name has up to four keys:
+--   lock   hash    o:<owner>  how many live ids the owner has
+--                  i:<id>     what is known of a hold or waiter, or b for a buried id
+--                  and, unless the hold is a lone one:
+--                  t:<owner>  the tokens of the owner's holds: <mode><token>=<number of ids> ...
+--                  w:<owner>  the ids of the owner that wait
+--                  holds, exclusive   how many live ids in all, and exclusive ones
+--                  serial     counts grants and places
+--   due    zset    id of a hold   -> its deadline in ms
+--   queue  zset    id of a waiter -> its place
+--   wait   zset    id of a waiter, or a buried one -> its deadline in ms
+-- and it is in one of three forms:
+--   free   none of the keys is there;
+--   lone   one hold and nothing else. The hash has two fields, there are no other keys, and
+--          the expiry of the hash is the hold's deadline;
+--   full   everything else. All four keys expire with the last entry.
+--
+-- An entry is dead when its deadline is before now, in whole milliseconds. That is how Redis
+-- expires keys, and the longer of the two readings of "not after".
+
+local lock, due, queue, wait            -- keys of the name that is open
+local holds, exclusive, serial, changed -- its numbers, and whether it has to be written back
+local now, micros                       -- the server's present, in ms and µs
+local last, issued                      -- the last token, and whether it is a new one
+local wakes = {}
+
+local most = 9007199254740992 -- 2^53: up to there Lua counts exactly
+
+local function foreign(what)
+  error({err = 'DLOCKFOREIGN ' .. what})
+end
+
+local function hold(id)
+  local record = redis.call('HGET', lock, 'i:' .. id) or ''
+  local mode, owner, token, number, label = string.match(record, '^([xs]) (%S+) (%d+) (%d+) (.*)$')
+  if not mode then
+    foreign('the record of a hold')
+  end
+  return {mode = mode, owner = owner, token = token, number = tonumber(number), label = label}
+end
+
+local function waiter(id)
+  local record = redis.call('HGET', lock, 'i:' .. id) or ''
+  local mode, owner, tokens, ms, channel, label =
+    string.match(record, '^([xs]) (%S+) (%d+) (%d+) (%S+) (.*)$')
+  if not mode then
+    foreign('the record of a waiter')
+  end
+  return {mode = mode, owner = owner, tokens = tonumber(tokens), ms = tonumber(ms),
+    channel = channel, label = label}
+end
+
+local function buried(id)
+  return redis.call('HGET', lock, 'i:' .. id) == 'b'
+end
+
+local function holds_of(owner)
+  return tonumber(redis.call('HGET', lock, 'o:' .. owner) or 0)
+end
+
+-- present reads the clock and the counter, once a script.
+local function present()
+  if now then
+    return
+  end
+  local counter, time = redis.call('GET', KEYS[1]) or '0', redis.call('TIME')
+  last = string.match(counter, '^%d+$') and tonumber(counter)
+  if not last or last > most then
+    foreign('the token counter')
+  end
+  micros = time[1] * 1000000 + time[2]
+  now = math.floor(micros / 1000)
+end
+
+-- count adds by to the number of ids that have this token.
+local function count(owner, mode, token, by)
+  local field, this, list = 't:' .. owner, mode .. token, {}
+  for key, number in string.gmatch(redis.call('HGET', lock, field) or '', '(%a%d+)=(%d+)') do
+    if key == this then
+      by = by + number
+    else
+      list[#list + 1] = key .. '=' .. number
+    end
+  end
+  if by > 0 then
+    list[#list + 1] = this .. '=' .. by
+  end
+  if #list > 0 then
+    redis.call('HSET', lock, field, table.concat(list, ' '))
+  else
+    redis.call('HDEL', lock, field)
+  end
+end
+
+-- unfold turns a lone hold into the full form.
+local function unfold()
+  local fields, id, owner = redis.call('HGETALL', lock), nil, nil
+  for i = 1, 3, 2 do
+    id = id or string.match(fields[i], '^i:(%x+)$')
+    owner = owner or string.match(fields[i], '^o:(%S+)$')
+  end
+  local deadline = redis.call('PEXPIRETIME', lock)
+  if not id or not owner or deadline < 0 then
+    foreign('a hash')
+  end
+  local h = hold(id)
+  holds, exclusive, serial, changed = 1, h.mode == 'x' and 1 or 0, h.number, true
+  count(owner, h.mode, h.token, 1)
+  redis.call('ZADD', due, deadline, id)
+end
+
+-- open begins with the name whose keys start at KEYS[k]. It reads all of them before anything is
+-- written, so a key of another type is found while nothing has changed.
+local function open(k)
+  lock, due, queue, wait = KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3]
+  present()
+  local numbers = redis.call('HMGET', lock, 'holds', 'exclusive', 'serial')
+  local due_size, queue_size, wait_size =
+    redis.call('ZCARD', due), redis.call('ZCARD', queue), redis.call('ZCARD', wait)
+  holds, exclusive, serial = tonumber(numbers[1]), tonumber(numbers[2]), tonumber(numbers[3])
+  changed = false
+  if not (holds and exclusive and serial) then
+    local fields = redis.call('HLEN', lock)
+    if fields == 2 and due_size + queue_size + wait_size == 0 then
+      return unfold()
+    end
+    if fields ~= 0 then
+      foreign('a hash')
+    end
+    holds = -1 -- the other keys, if any, belong to nothing
+  end
+  if holds ~= due_size or queue_size > wait_size then
+    -- Somebody deleted a part. What is left of a lock is no lock.
+    redis.call('DEL', lock, due, queue, wait)
+    holds, exclusive, serial = 0, 0, 0
+  end
+end
+
+-- fold turns the full form of one hold and nothing else into a lone hold.
+local function fold()
+  local only = redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')
+  redis.call('HDEL', lock, 'holds', 'exclusive', 'serial', 't:' .. hold(only[1]).owner)
+  redis.call('DEL', due, queue, wait)
+  redis.call('PEXPIREAT', lock, only[2])
+end
+
+-- close writes back what has changed and sends the wake-ups.
+local function close()
+  if changed then
+    local waiting = redis.call('ZCARD', wait)
+    if holds == 0 and waiting == 0 then
+      redis.call('DEL', lock, due, queue, wait)
+    elseif holds == 1 and waiting == 0 then
+      fold()
+    else
+      redis.call('HSET', lock, 'holds', holds, 'exclusive', exclusive, 'serial', serial)
+      local latest = math.max(
+        redis.call('ZRANGE', due, -1, -1, 'WITHSCORES')[2] or 0,
+        redis.call('ZRANGE', wait, -1, -1, 'WITHSCORES')[2] or 0)
+      for _, key in ipairs({lock, due, queue, wait}) do
+        redis.call('PEXPIREAT', key, string.format('%.0f', latest))
+      end
+    end
+  end
+  if issued then
+    redis.call('SET', KEYS[1], string.format('%.0f', last))
+    issued = false
+  end
+  for _, wake in ipairs(wakes) do
+    -- Without the right to publish a release is still a release; the waiter asks by itself.
+    redis.pcall('SPUBLISH', wake.channel, wake.message)
+  end
+  wakes = {}
+end
+
+-- issue reserves consecutive tokens and returns the first, or nil if there are none left.
+local function issue(tokens)
+  local first = math.max(last + 1, micros)
+  if first + tokens > most then
+    return nil
+  end
+  last, issued = first + tokens - 1, true
+  return first
+end
+
+-- drop removes a hold.
+local function drop(id)
+  local h = hold(id)
+  redis.call('ZREM', due, id)
+  redis.call('HDEL', lock, 'i:' .. id)
+  if redis.call('HINCRBY', lock, 'o:' .. h.owner, -1) <= 0 then
+    redis.call('HDEL', lock, 'o:' .. h.owner)
+  end
+  count(h.owner, h.mode, h.token, -1)
+  holds, changed = holds - 1, true
+  if h.mode == 'x' then
+    exclusive = exclusive - 1
+  end
+end
+
+-- leave gives up a place.
+local function leave(id)
+  local field = 'w:' .. waiter(id).owner
+  redis.call('ZREM', queue, id)
+  redis.call('ZREM', wait, id)
+  redis.call('HDEL', lock, 'i:' .. id)
+  local others = {}
+  for other in string.gmatch(redis.call('HGET', lock, field) or '', '%x+') do
+    if other ~= id then
+      others[#others + 1] = other
+    end
+  end
+  if #others > 0 then
+    redis.call('HSET', lock, field, table.concat(others, ' '))
+  else
+    redis.call('HDEL', lock, field)
+  end
+  changed = true
+end
+
+-- enqueue gives a place, or keeps the one there is, for waiting more milliseconds.
+local function enqueue(id, owner, mode, tokens, waiting, channel, label)
+  if not redis.call('ZSCORE', queue, id) then
+    serial = serial + 1
+    redis.call('ZADD', queue, serial, id)
+    local others = redis.call('HGET', lock, 'w:' .. owner)
+    redis.call('HSET', lock, 'w:' .. owner, others and others .. ' ' .. id or id)
+  end
+  redis.call('ZADD', wait, now + waiting, id)
+  redis.call('HSET', lock, 'i:' .. id,
+    table.concat({mode, owner, tokens, waiting, channel, label}, ' '))
+  changed = true
+end
+
+-- reentry is rule 2 without the upgrade: the token of a hold that the owner has, or nil.
+local function reentry(owner, mode)
+  local shared
+  for m, token in string.gmatch(redis.call('HGET', lock, 't:' .. owner) or '', '(%a)(%d+)=') do
+    token = tonumber(token)
+    if m == 'x' then
+      return token
+    end
+    shared = math.max(shared or 0, token)
+  end
+  return mode == 's' and shared or nil
+end
+
+-- grantable decides rules 2 and 3 for a request that is no hold yet: the token to grant it with,
+-- a new one if it needs one, or nil.
+local function grantable(id, owner, mode, tokens)
+  local token = reentry(owner, mode)
+  if token then
+    return token
+  end
+  local own = holds_of(owner)
+  if holds > own and (mode == 'x' or exclusive > 0) then
+    return nil
+  end
+  -- An upgrade asks nobody in the queue. For everyone else: whoever could pass together with
+  -- it was promoted before it asked, so a queue blocks unless it is at the head itself.
+  if own == 0 then
+    local head = redis.call('ZRANGE', queue, 0, 0)[1]
+    if head and head ~= id then
+      return nil
+    end
+  end
+  return issue(tokens)
+end
+
+local grant
+
+-- grant_waiting grants a request whose client is not asking just now: it has its WaitTTL to show
+-- that it is there, and is told by an event.
+local function grant_waiting(id, w, token)
+  wakes[#wakes + 1] = {channel = w.channel, message = string.format('%s %.0f', id, token)}
+  leave(id)
+  grant(id, w.owner, w.mode, token, now + w.ms, w.label)
+end
+
+-- grant makes a hold, and with it of those waiting requests of its owner that re-entry allows.
+function grant(id, owner, mode, token, deadline, label)
+  if redis.call('ZSCORE', queue, id) then
+    leave(id)
+  end
+  holds, serial, changed = holds + 1, serial + 1, true
+  if mode == 'x' then
+    exclusive = exclusive + 1
+  end
+  redis.call('HINCRBY', lock, 'o:' .. owner, 1)
+  redis.call('HSET', lock, 'i:' .. id,
+    string.format('%s %s %.0f %.0f %s', mode, owner, token, serial, label))
+  redis.call('ZADD', due, deadline, id)
+  count(owner, mode, string.format('%.0f', token), 1)
+  for other in string.gmatch(redis.call('HGET', lock, 'w:' .. owner) or '', '%x+') do
+    if redis.call('ZSCORE', queue, other) then
+      local w = waiter(other)
+      local granted = grantable(other, owner, w.mode, w.tokens)
+      if granted then
+        grant_waiting(other, w, granted)
+      end
+    end
+  end
+end
+
+-- promote grants from the head of the queue as far as the rules allow.
+local function promote()
+  while true do
+    local id = redis.call('ZRANGE', queue, 0, 0)[1]
+    local w = id and waiter(id)
+    local token = w and grantable(id, w.owner, w.mode, w.tokens)
+    if not token then
+      return
+    end
+    grant_waiting(id, w, token)
+  end
+end
+
+-- settle removes what has died, which is a removal like any other.
+local function settle()
+  local before = string.format('(%.0f', now)
+  while true do
+    local dead = redis.call('ZRANGE', due, '-inf', before, 'BYSCORE', 'LIMIT', 0, 100)
+    for _, id in ipairs(dead) do
+      drop(id)
+    end
+    if #dead < 100 then
+      break
+    end
+  end
+  while true do
+    local dead = redis.call('ZRANGE', wait, '-inf', before, 'BYSCORE', 'LIMIT', 0, 100)
+    for _, id in ipairs(dead) do
+      if redis.call('ZSCORE', queue, id) then
+        leave(id)
+      else
+        redis.call('ZREM', wait, id)
+        redis.call('HDEL', lock, 'i:' .. id)
+        changed = true
+      end
+    end
+    if #dead < 100 then
+      break
+    end
+  end
+  promote()
+end

@@ -1,0 +1,44 @@
+-- renew: extend holds to their TTL from now, each for itself.
+--
+-- KEYS  1 token counter of the partition; then for each hold 4 keys of its name: lock, due, queue, wait
+-- ARGV  for each hold 2: id, TTL in ms
+--
+-- Returns for each hold 1 renewed, 0 lost, or a string: what went wrong with this one.
+--
+-- A lone hold costs 3 calls: HLEN, HEXISTS, PEXPIRE.
+
+-- include model.lua
+
+local function renew(k, id, ttl)
+  local fields = redis.call('HLEN', KEYS[k])
+  if fields == 0 then
+    return 0
+  end
+  if fields == 2 then
+    if redis.call('HEXISTS', KEYS[k], 'i:' .. id) == 0 then
+      return 0
+    end
+    redis.call('PEXPIRE', KEYS[k], ttl)
+    return 1
+  end
+  open(k)
+  settle()
+  local found = 0
+  if redis.call('ZSCORE', due, id) then
+    redis.call('ZADD', due, now + ttl, id)
+    changed = true
+    found = 1
+  end
+  close()
+  return found
+end
+
+local results = {}
+for i = 1, #ARGV / 2 do
+  local ok, result = pcall(renew, 4 * i - 2, ARGV[2 * i - 1], ARGV[2 * i])
+  if not ok and type(result) == 'table' then
+    result = result.err
+  end
+  results[i] = result
+end
+return results
