@@ -61,6 +61,7 @@ type Store struct {
 
 	replicas    int
 	replicaWait time.Duration
+	hints       hints
 
 	wakeups *wakeups
 
@@ -108,7 +109,7 @@ func New(c rueidis.Client, opts *Options) (*Store, error) {
 	s := &Store{
 		client: c, keys: newLayout(o.Prefix), id: newID(),
 		replicas: o.MinReplicas, replicaWait: o.ReplicaTimeout,
-		closing: make(chan struct{}),
+		hints: hints{waiting: make(map[string]queued)}, closing: make(chan struct{}),
 	}
 	s.wakeups = newWakeups(s)
 	return s, nil
@@ -166,6 +167,9 @@ func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, er
 
 // ask runs the acquire script once.
 func (s *Store) ask(ctx context.Context, req store.Request, keys, args []string) (store.Grant, error) {
+	if s.replicas > 0 && req.Queue {
+		s.hints.note(req)
+	}
 	reply, missing, err := s.runConfirmed(ctx, acquireScript, keys, args)
 	if err != nil {
 		return store.Grant{}, s.outcome(err)

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -49,11 +50,69 @@ func (s *Store) sendConfirmed(ctx context.Context, sc *script, keys, args []stri
 	return reply, missing, err
 }
 
-// asHint is what the sinks are told of a pushed grant. It was made by a script
-// that nobody had confirmed, so with MinReplicas its waiter has to ask.
-func (s *Store) asHint(e store.Event) store.Event {
-	if s.replicas > 0 {
-		return store.Event{}
+// A pushed grant was made by the script of whoever released, which waited for no
+// replica. With MinReplicas it is therefore only a hint: it is written once more
+// and confirmed before its waiter hears of it.
+
+// hints are the requests that are queued, or about to be, through this handle.
+type hints struct {
+	mu      sync.Mutex
+	waiting map[string]queued // by id
+}
+
+type queued struct {
+	name    string
+	waitTTL time.Duration
+	until   time.Time // its place is dead then, unless it asks again
+}
+
+// note remembers a request that may be queued, before it is sent: its event may
+// overtake the answer. It drops what is dead among two
+// others, which the map picks at random, so that requests that nobody asks for
+// again do not pile up.
+func (h *hints) note(req store.Request) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now, looked := time.Now(), 0
+	for id, q := range h.waiting {
+		if q.until.Before(now) {
+			delete(h.waiting, id)
+		}
+		if looked++; looked == 2 {
+			break
+		}
 	}
-	return e
+	h.waiting[req.ID] = queued{req.Name, req.WaitTTL, now.Add(req.WaitTTL)}
+}
+
+// take returns the request of an id and forgets it.
+func (h *hints) take(id string) (queued, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	q, ok := h.waiting[id]
+	delete(h.waiting, id)
+	return q, ok
+}
+
+// confirm passes a pushed grant on if enough replicas have it, else gives it up:
+// the waiter then asks again by itself.
+func (s *Store) confirm(ctx context.Context, e store.Event) {
+	q, ok := s.hints.take(e.ID)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, q.waitTTL)
+	defer cancel()
+	keys := s.keys.keys(q.name)
+	reply, missing, err := s.sendConfirmed(ctx, confirmScript, keys, []string{e.ID, millis(q.waitTTL)})
+	if err != nil {
+		return
+	}
+	if missing != nil {
+		s.run(ctx, releaseScript, keys, []string{e.ID, "0"})
+		return
+	}
+	if held, err := reply.AsInt64(); err == nil && held == 1 {
+		s.wakeups.push(e)
+	}
 }

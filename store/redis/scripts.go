@@ -21,6 +21,7 @@ var (
 	acquireScript = newScript("acquire", "#!lua")
 	renewScript   = newScript("renew", "#!lua flags=allow-oom")
 	prolongScript = newScript("prolong", "#!lua flags=allow-oom")
+	confirmScript = newScript("confirm", "#!lua flags=allow-oom")
 	releaseScript = newScript("release", "#!lua flags=allow-oom")
 	inspectScript = newScript("inspect", "#!lua flags=allow-oom")
 	breakScript   = newScript("break", "#!lua flags=allow-oom")

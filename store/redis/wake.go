@@ -140,8 +140,12 @@ func (w *wakeups) receive(p int, sub *subscription) {
 		// It returns nil when the subscription was ended by us or, because its
 		// slot has moved, by the server.
 		err := w.s.client.Receive(ctx, w.s.client.B().Ssubscribe().Channel(sub.channel).Build(), func(m rueidis.PubSubMessage) {
-			if e, ok := parseEvent(m.Message); ok {
-				w.push(w.s.asHint(e))
+			switch e, ok := parseEvent(m.Message); {
+			case !ok:
+			case w.s.replicas > 0:
+				w.done.Go(func() { w.s.confirm(w.ctx, e) })
+			default:
+				w.push(e)
 			}
 		})
 		tried()
