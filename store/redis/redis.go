@@ -142,9 +142,12 @@ func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, er
 		return store.Grant{}, err
 	}
 	p := partition(req.Name)
+	place := ""
+	if req.Queue {
+		place = millis(req.WaitTTL) + " " + s.keys.channel(p, s.id)
+	}
 	args := [...]string{
-		req.ID, req.Owner, modeText(req.Mode), millis(req.TTL), millis(req.WaitTTL), flag(req.Queue),
-		strconv.Itoa(req.Tokens), s.keys.channel(p, s.id), req.Label,
+		req.ID, req.Owner, modeText(req.Mode), millis(req.TTL), strconv.Itoa(req.Tokens), req.Label, place,
 	}
 	g, err := s.ask(ctx, req, s.keys.keys(req.Name), args[:])
 	if err != nil || g.Held {
@@ -186,13 +189,18 @@ func (s *Store) ask(ctx context.Context, req store.Request, keys, args []string)
 
 // grant reads the reply of the acquire script.
 func grant(reply rueidis.RedisMessage, req store.Request) (store.Grant, error) {
+	if reply.IsString() { // a name that was free
+		token, err := reply.AsUint64()
+		if err != nil {
+			return store.Grant{}, unexpected("acquire", err)
+		}
+		return store.Grant{Held: true, Token: token, TTL: req.TTL, Holds: 1}, nil
+	}
 	n, err := reply.AsIntSlice()
 	if err != nil || len(n) == 0 {
 		return store.Grant{}, unexpected("acquire", err)
 	}
 	switch {
-	case n[0] == 1 && len(n) == 2: // a name that was free
-		return store.Grant{Held: true, Token: uint64(n[1]), TTL: req.TTL, Holds: 1}, nil
 	case n[0] == 1 && len(n) == 4:
 		return store.Grant{Held: true, Token: uint64(n[1]), TTL: time.Duration(n[2]) * time.Millisecond, Holds: int(n[3])}, nil
 	case n[0] == 0 && len(n) == 4:
@@ -266,11 +274,4 @@ func modeText(m store.Mode) string {
 		return "s"
 	}
 	return "x"
-}
-
-func flag(on bool) string {
-	if on {
-		return "1"
-	}
-	return "0"
 }

@@ -121,20 +121,25 @@ local function open(k)
     redis.call('ZCARD', due), redis.call('ZCARD', queue), redis.call('ZCARD', wait)
   holds, exclusive, serial = tonumber(numbers[1]), tonumber(numbers[2]), tonumber(numbers[3])
   changed = false
-  if not (holds and exclusive and serial) then
-    local fields = redis.call('HLEN', lock)
-    if fields == 2 and due_size + queue_size + wait_size == 0 then
-      return unfold()
+  if holds and exclusive and serial then
+    if holds ~= due_size or queue_size > wait_size then
+      -- Somebody deleted a part. What is left of a lock is no lock.
+      redis.call('DEL', lock, due, queue, wait)
+      holds, exclusive, serial = 0, 0, 0
     end
-    if fields ~= 0 then
-      foreign('a hash')
-    end
-    holds = -1 -- the other keys, if any, belong to nothing
+    return
   end
-  if holds ~= due_size or queue_size > wait_size then
-    -- Somebody deleted a part. What is left of a lock is no lock.
-    redis.call('DEL', lock, due, queue, wait)
+  -- A lone hold or a free name: other keys are left from a lock that somebody deleted.
+  if due_size + queue_size + wait_size > 0 then
+    redis.call('DEL', due, queue, wait)
+  end
+  local fields = redis.call('HLEN', lock)
+  if fields == 2 then
+    unfold()
+  elseif fields == 0 then
     holds, exclusive, serial = 0, 0, 0
+  else
+    foreign('a hash')
   end
 end
 
