@@ -6,9 +6,10 @@ ROUNDS = 10
 COVER_MIN = 90
 COVER = github.com/dlock-go/dlock \
 	github.com/dlock-go/dlock/watchdog \
-	github.com/dlock-go/dlock/store/memory
+	github.com/dlock-go/dlock/store/memory \
+	github.com/dlock-go/dlock/store/redis
 
-.PHONY: help test lint bench cover mutants fuzz prove cc
+.PHONY: help test lint bench cover mutants fuzz prove cc servers
 .NOTPARALLEL:
 
 help:
@@ -20,29 +21,33 @@ help:
 	@echo "make fuzz     every fuzz target for FUZZTIME=$(FUZZTIME)"
 	@echo "make prove    ROUNDS=$(ROUNDS) of all tests, and longer fuzzing"
 
-test: cc lint
+test: cc servers lint
 	@.ci/test
 
 lint:
 	@.ci/lint
 
-bench:
+bench: servers
 	go test -run='^$$' -bench='$(BENCH)' -benchmem -timeout=30m ./...
 
-cover:
+cover: servers
 	@.ci/cover $(COVER_MIN) $(COVER)
 
 mutants: cc
 	@go test -list=Mutant ./conformance/... | grep -q ^Test || { echo "no mutant tests found"; exit 1; }
 	CGO_ENABLED=1 go test -race -shuffle=on -count=1 -v -run=Mutant ./conformance/...
 
-fuzz:
+fuzz: servers
 	@.ci/fuzz $(FUZZTIME)
 
-prove: cc
+prove: cc servers
 	@.ci/prove $(ROUNDS)
 	@.ci/fuzz 60s
 
 # The race detector needs a C compiler.
 cc:
 	@.ci/cc
+
+# The servers that tests start.
+servers:
+	@.ci/servers

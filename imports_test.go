@@ -13,10 +13,12 @@ import (
 func TestImports(t *testing.T) {
 	const module = "github.com/dlock-go/dlock"
 	const wheel = "github.com/RussellLuo/timingwheel"
+	const rueidis = "github.com/redis/rueidis"
 	allowed := map[string][]string{
 		"":              {wheel},
 		"/store":        nil,
 		"/store/memory": nil,
+		"/store/redis":  {rueidis, "golang.org/x/sys"},
 		"/watchdog":     {wheel},
 		"/conformance":  nil,
 	}

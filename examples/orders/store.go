@@ -8,13 +8,18 @@ import (
 
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/memory"
+	"github.com/dlock-go/dlock/store/redis"
 )
 
 // stores says how each kind of store is opened, by the scheme of its URL. The
 // rest of the program does not know which one it runs on.
 var stores = map[string]func(url string) (store.Store, error){
 	"memory": func(string) (store.Store, error) { return memory.New(), nil },
+	"redis":  openRedis,
+	"rediss": openRedis,
 }
+
+func openRedis(url string) (store.Store, error) { return redis.Open(url) }
 
 // openStore opens the store of a URL. Errors do not repeat the URL, which may
 // have a password in it.

@@ -1,6 +1,12 @@
 package redis
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/redis/rueidis"
+
+	"github.com/dlock-go/dlock/store"
+)
 
 // LockKey is the key of a name's lock.
 func LockKey(name string) string { return newLayout("dlock").keys(name)[1] }
@@ -22,4 +28,16 @@ func Slot(key string) int {
 		}
 	}
 	return int(crc % 16384)
+}
+
+// AcquireCommand is the command that s sends for a request.
+func AcquireCommand(c rueidis.Client, s *Store, req store.Request) rueidis.Completed {
+	keys, args := s.acquireArgs(req)
+	return acquireScript.bySHA(c, keys, args)
+}
+
+// ReleaseCommand is the command that s sends for a release.
+func ReleaseCommand(c rueidis.Client, s *Store, ref store.Ref) rueidis.Completed {
+	keys, args := s.releaseArgs(ref)
+	return releaseScript.bySHA(c, keys, args)
 }

@@ -40,15 +40,15 @@ func (l *layout) counter(p int) string { return l.start[p] + "token" }
 // channel is where a client hears of its requests in the partition.
 func (l *layout) channel(p int, client string) string { return l.start[p] + "wake:" + client }
 
-// appendKeys appends the four keys of a name, in the order of the scripts.
+// appendKeys appends the two keys of a name, in the order of the scripts.
 func (l *layout) appendKeys(keys []string, name string) []string {
 	start := l.start[partition(name)]
-	return append(keys, start+"lock:"+name, start+"due:"+name, start+"queue:"+name, start+"wait:"+name)
+	return append(keys, start+"lock:"+name, start+"order:"+name)
 }
 
 // keys are those of the scripts that work on one name.
 func (l *layout) keys(name string) []string {
-	keys := make([]string, 1, 5)
+	keys := make([]string, 1, 3)
 	keys[0] = l.counter(partition(name))
 	return l.appendKeys(keys, name)
 }
@@ -68,7 +68,7 @@ func (l *layout) typeOf(key string) string {
 	if !ok || partition(name) != p {
 		return ""
 	}
-	return map[string]string{"lock": "hash", "due": "zset", "queue": "zset", "wait": "zset"}[kind]
+	return map[string]string{"lock": "hash", "order": "zset"}[kind]
 }
 
 // anyLock is the glob pattern that all lock keys match, and few others.

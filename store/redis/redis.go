@@ -141,19 +141,12 @@ func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, er
 	if err := s.ready(ctx); err != nil {
 		return store.Grant{}, err
 	}
-	p := partition(req.Name)
-	place := ""
-	if req.Queue {
-		place = millis(req.WaitTTL) + " " + s.keys.channel(p, s.id)
-	}
-	args := [...]string{
-		req.ID, req.Owner, modeText(req.Mode), millis(req.TTL), strconv.Itoa(req.Tokens), req.Label, place,
-	}
-	g, err := s.ask(ctx, req, s.keys.keys(req.Name), args[:])
+	keys, args := s.acquireArgs(req)
+	g, err := s.ask(ctx, req, keys, args)
 	if err != nil || g.Held {
 		return g, err
 	}
-	heard := s.wakeups.listening(p, req.WaitTTL)
+	heard := s.wakeups.listening(partition(req.Name), req.WaitTTL)
 	if heard == nil {
 		return g, nil
 	}
@@ -161,11 +154,21 @@ func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, er
 	// somebody does.
 	select {
 	case <-heard:
-		return s.ask(ctx, req, s.keys.keys(req.Name), args[:])
+		return s.ask(ctx, req, keys, args)
 	case <-ctx.Done():
 	case <-s.closing:
 	}
 	return g, nil
+}
+
+func (s *Store) acquireArgs(req store.Request) (keys, args []string) {
+	place := ""
+	if req.Queue {
+		place = millis(req.WaitTTL) + " " + s.keys.channel(partition(req.Name), s.id)
+	}
+	return s.keys.keys(req.Name), []string{
+		req.ID, req.Owner, modeText(req.Mode), millis(req.TTL), strconv.Itoa(req.Tokens), req.Label, place,
+	}
 }
 
 // ask runs the acquire script once.
@@ -179,7 +182,7 @@ func (s *Store) ask(ctx context.Context, req store.Request, keys, args []string)
 	}
 	g, err := grant(reply, req)
 	if err == nil && g.Held && missing != nil {
-		if _, err := s.run(ctx, releaseScript, keys, []string{req.ID, "0"}); err != nil {
+		if _, err := s.run(ctx, releaseScript, keys, []string{req.ID, req.Owner, "0"}); err != nil {
 			missing = fmt.Errorf("%w; undoing it: %v", missing, err)
 		}
 		return store.Grant{}, missing
@@ -221,11 +224,8 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	bury := "0"
-	if ref.Bury {
-		bury = millis(ref.TTL)
-	}
-	reply, err := s.run(ctx, releaseScript, s.keys.keys(ref.Name), []string{ref.ID, bury})
+	keys, args := s.releaseArgs(ref)
+	reply, err := s.run(ctx, releaseScript, keys, args)
 	if err != nil {
 		return s.outcome(err)
 	}
@@ -236,6 +236,14 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 		return store.ErrLost
 	}
 	return nil
+}
+
+func (s *Store) releaseArgs(ref store.Ref) (keys, args []string) {
+	bury := "0"
+	if ref.Bury {
+		bury = millis(ref.TTL)
+	}
+	return s.keys.keys(ref.Name), []string{ref.ID, ref.Owner, bury}
 }
 
 // MinTTL implements [store.Store]: 10 ms.

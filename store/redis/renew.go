@@ -117,7 +117,7 @@ func renewed(answer rueidis.RedisMessage) error {
 func (s *Store) prolong(ctx context.Context, ref store.Ref) error {
 	keys := s.keys.keys(ref.Name)
 	args := []string{ref.ID, millis(ref.TTL)}
-	for _, key := range []string{keys[1], keys[2]} { // lock, due
+	for _, key := range keys[1:] { // lock, order
 		reply, err := s.run(ctx, prolongScript, []string{key}, args)
 		if err != nil {
 			return s.outcome(err)

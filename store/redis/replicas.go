@@ -62,6 +62,7 @@ type hints struct {
 
 type queued struct {
 	name    string
+	owner   string
 	waitTTL time.Duration
 	until   time.Time // its place is dead then, unless it asks again
 }
@@ -82,7 +83,7 @@ func (h *hints) note(req store.Request) {
 			break
 		}
 	}
-	h.waiting[req.ID] = queued{req.Name, req.WaitTTL, now.Add(req.WaitTTL)}
+	h.waiting[req.ID] = queued{req.Name, req.Owner, req.WaitTTL, now.Add(req.WaitTTL)}
 }
 
 // take returns the request of an id and forgets it.
@@ -109,7 +110,7 @@ func (s *Store) confirm(ctx context.Context, e store.Event) {
 		return
 	}
 	if missing != nil {
-		s.run(ctx, releaseScript, keys, []string{e.ID, "0"})
+		s.run(ctx, releaseScript, keys, []string{e.ID, q.owner, "0"})
 		return
 	}
 	if held, err := reply.AsInt64(); err == nil && held == 1 {

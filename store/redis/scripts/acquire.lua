@@ -1,6 +1,6 @@
 -- acquire: ask once for a hold, or for a place in the queue.
 --
--- KEYS  1 token counter of the partition; 2 lock, 3 due, 4 queue, 5 wait of the name
+-- KEYS  1 token counter of the partition; 2 lock, 3 order of the name
 -- ARGV  1 id, 2 owner, 3 mode (x exclusive, s shared), 4 TTL in ms, 5 number of tokens to reserve,
 --       6 label, 7 where to wait: WaitTTL in ms, space, wake-up channel; empty: nowhere
 --
@@ -47,7 +47,7 @@ open(2)
 settle()
 
 local function held()
-  local left = tonumber(redis.call('ZSCORE', due, id)) - now
+  local left = deadline_of(id) - now
   local count = tonumber(redis.call('HGET', lock, 'o:' .. owner))
   local token = tonumber(hold(id).token)
   close()
@@ -60,10 +60,10 @@ if buried(id) then
 end
 
 -- Rule 1: the id is a hold.
-local deadline = redis.call('ZSCORE', due, id)
+local deadline = deadline_of(id)
 if deadline then
-  if now + ttl > tonumber(deadline) then
-    redis.call('ZADD', due, now + ttl, id)
+  if now + ttl > deadline then
+    redis.call('ZADD', order, now + ttl, 'h:' .. id)
     changed = true
   end
   return held()
@@ -76,7 +76,7 @@ if token then
   return held()
 end
 if holds_of(owner) > 0 then
-  if redis.call('ZSCORE', queue, id) then
+  if waits(id) then
     leave(id)
     promote()
   end
@@ -88,9 +88,8 @@ end
 if waiting then
   enqueue(id, owner, mode, tokens, waiting, channel, label)
 end
-local position = (redis.call('ZRANK', queue, id) or -1) + 1
-local longest = redis.call('ZRANGE', due, -1, -1, 'WITHSCORES')[2] or now
-local retry = longest - now + 1 + 2 * math.min(math.max(position - 1, 0), 20)
+local position = (redis.call('ZRANK', order, 'q:' .. id) or -1) + 1
+local retry = math.max(latest_hold() - now, 0) + 1 + 2 * math.min(math.max(position - 1, 0), 20)
 close()
 if not waiting then
   return {-1, retry}

@@ -1,6 +1,6 @@
 -- break: remove all holds of a name by force, and promote.
 --
--- KEYS  1 token counter of the partition; 2 lock, 3 due, 4 queue, 5 wait of the name
+-- KEYS  1 token counter of the partition; 2 lock, 3 order of the name
 --
 -- Returns how many holds were removed.
 
@@ -9,8 +9,8 @@
 open(2)
 settle()
 local broken = 0
-for _, id in ipairs(redis.call('ZRANGE', due, 0, -1)) do
-  drop(id)
+for _, member in ipairs(redis.call('ZRANGE', order, 0, later - 1, 'BYSCORE')) do
+  drop(string.sub(member, 3))
   broken = broken + 1
 end
 promote()

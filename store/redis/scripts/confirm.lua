@@ -1,6 +1,6 @@
 -- confirm: write again that an id is a hold, so that a WAIT behind it speaks of that.
 --
--- KEYS  1 token counter of the partition; 2 lock, 3 due, 4 queue, 5 wait of the name
+-- KEYS  1 token counter of the partition; 2 lock, 3 order of the name
 -- ARGV  1 id, 2 ms
 --
 -- The deadline becomes that many ms from now if that is later, never earlier: the holder may have
@@ -10,9 +10,9 @@
 
 open(2)
 settle()
-local deadline = redis.call('ZSCORE', due, ARGV[1])
+local deadline = deadline_of(ARGV[1])
 if deadline then
-  redis.call('ZADD', due, math.max(tonumber(deadline), now + ARGV[2]), ARGV[1])
+  redis.call('ZADD', order, math.max(deadline, now + ARGV[2]), 'h:' .. ARGV[1])
   changed = true
 end
 close()

@@ -1,6 +1,6 @@
 -- count: how many holders and waiters a name has.
 --
--- KEYS  1 token counter of the partition; 2 lock, 3 due, 4 queue, 5 wait of the name
+-- KEYS  1 token counter of the partition; 2 lock, 3 order of the name
 --
 -- Returns the number.
 
@@ -8,6 +8,6 @@
 
 open(2)
 settle()
-local number = holds + redis.call('ZCARD', queue)
+local number = holds + redis.call('ZCOUNT', order, '-inf', '(0')
 close()
 return number

@@ -1,6 +1,6 @@
 -- inspect: the holders and the queue of one name.
 --
--- KEYS  1 token counter of the partition; 2 lock, 3 due, 4 queue, 5 wait of the name
+-- KEYS  1 token counter of the partition; 2 lock, 3 order of the name
 -- ARGV  1 how many characters of an id or owner may be shown
 --
 -- Returns {last token, holders, waiters}: of each holder, the oldest grant first, and of each waiter,
@@ -19,21 +19,20 @@ end
 open(2)
 settle()
 
-local held = {}
-local ids = redis.call('ZRANGE', due, 0, -1, 'WITHSCORES')
-for i = 1, #ids, 2 do
-  local h = hold(ids[i])
-  held[#held + 1] = {number = h.number, entry = entry(ids[i], h, tonumber(h.token), ids[i + 1])}
+local held, holders, waiters = {}, {}, {}
+local members = redis.call('ZRANGE', order, 0, -1, 'WITHSCORES')
+for i = 1, #members, 2 do
+  local band, id = string.match(members[i], '^(.):(.*)$')
+  if band == 'h' then
+    local h = hold(id)
+    held[#held + 1] = {number = h.number, entry = entry(id, h, tonumber(h.token), members[i + 1])}
+  elseif band == 'q' then
+    waiters[#waiters + 1] = entry(id, waiter(id), 0, redis.call('ZSCORE', order, 'd:' .. id) - later)
+  end
 end
 table.sort(held, function(a, b) return a.number < b.number end)
-local holders = {}
 for i, h in ipairs(held) do
   holders[i] = h.entry
-end
-
-local waiters = {}
-for i, id in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
-  waiters[i] = entry(id, waiter(id), 0, redis.call('ZSCORE', wait, id))
 end
 
 close()

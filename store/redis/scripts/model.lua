@@ -1,32 +1,35 @@
 -- model: the lock model of package store, rule by rule, for the scripts that include it.
 --
--- A name has up to four keys:
---   lock   hash    o:<owner>  how many live ids the owner has
---                  i:<id>     what is known of a hold or waiter, or b for a buried id
---                  and, unless the hold is a lone one:
---                  t:<owner>  the tokens of the owner's holds: <mode><token>=<number of ids> ...
---                  w:<owner>  the ids of the owner that wait
---                  holds, exclusive   how many live ids in all, and exclusive ones
---                  serial     counts grants and places
---   due    zset    id of a hold   -> its deadline in ms
---   queue  zset    id of a waiter -> its place
---   wait   zset    id of a waiter, or a buried one -> its deadline in ms
+-- A name has up to two keys:
+--   lock   hash   o:<owner>  how many live ids the owner has
+--                 i:<id>     what is known of a hold or waiter, or b for a buried id
+--                 and, unless the hold is a lone one:
+--                 t:<owner>  the tokens of the owner's holds: <mode><token>=<number of ids> ...
+--                 w:<owner>  the ids of the owner that wait
+--                 holds, exclusive   how many live ids in all, and exclusive ones
+--                 serial     counts grants and places
+--   order  zset   in three bands of scores
+--                 q:<id>     the place of a waiter: -2^52 + serial, so its rank is its position
+--                 h:<id>     the deadline of a hold in ms
+--                 d:<id>     the deadline of a waiter, or of a buried id: 2^50 + ms
 -- and it is in one of three forms:
---   free   none of the keys is there;
---   lone   one hold and nothing else. The hash has two fields, there are no other keys, and
---          the expiry of the hash is the hold's deadline;
---   full   everything else. All four keys expire with the last entry.
+--   free   neither key is there;
+--   lone   one hold and nothing else. The hash has two fields, there is no order, and the expiry of
+--          the hash is the hold's deadline;
+--   full   everything else. Both keys expire with the last entry.
 --
 -- An entry is dead when its deadline is before now, in whole milliseconds. That is how Redis
 -- expires keys, and the longer of the two readings of "not after".
 
-local lock, due, queue, wait            -- keys of the name that is open
+local lock, order                       -- keys of the name that is open
 local holds, exclusive, serial, changed -- its numbers, and whether it has to be written back
 local now, micros                       -- the server's present, in ms and µs
 local last, issued                      -- the last token, and whether it is a new one
 local wakes = {}
 
-local most = 9007199254740992 -- 2^53: up to there Lua counts exactly
+local first_place = -4503599627370496 -- -2^52
+local later = 1125899906842624        -- 2^50: where the deadlines of waiters begin
+local most = 9007199254740992         -- 2^53: up to there Lua counts exactly
 
 local function foreign(what)
   error({err = 'DLOCKFOREIGN ' .. what})
@@ -58,6 +61,29 @@ end
 
 local function holds_of(owner)
   return tonumber(redis.call('HGET', lock, 'o:' .. owner) or 0)
+end
+
+-- deadline of a hold, or nil if the id is none.
+local function deadline_of(id)
+  return tonumber(redis.call('ZSCORE', order, 'h:' .. id) or nil)
+end
+
+local function waits(id)
+  return redis.call('ZSCORE', order, 'q:' .. id)
+end
+
+-- head is the id of the first waiter, or nil.
+local function head()
+  return string.match(redis.call('ZRANGE', order, 0, 0)[1] or '', '^q:(.*)$')
+end
+
+-- latest is the last deadline of a band, or 0.
+local function latest(from, to)
+  return tonumber(redis.call('ZRANGE', order, to, from, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2] or 0)
+end
+
+local function latest_hold()
+  return latest(0, later - 1)
 end
 
 -- present reads the clock and the counter, once a script.
@@ -108,31 +134,28 @@ local function unfold()
   local h = hold(id)
   holds, exclusive, serial, changed = 1, h.mode == 'x' and 1 or 0, h.number, true
   count(owner, h.mode, h.token, 1)
-  redis.call('ZADD', due, deadline, id)
+  redis.call('ZADD', order, deadline, 'h:' .. id)
 end
 
 -- open begins with the name whose keys start at KEYS[k]. It reads all of them before anything is
 -- written, so a key of another type is found while nothing has changed.
 local function open(k)
-  lock, due, queue, wait = KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3]
+  lock, order = KEYS[k], KEYS[k + 1]
   present()
   local numbers = redis.call('HMGET', lock, 'holds', 'exclusive', 'serial')
-  local due_size, queue_size, wait_size =
-    redis.call('ZCARD', due), redis.call('ZCARD', queue), redis.call('ZCARD', wait)
+  local ordered = redis.call('ZCOUNT', order, 0, later - 1)
   holds, exclusive, serial = tonumber(numbers[1]), tonumber(numbers[2]), tonumber(numbers[3])
   changed = false
   if holds and exclusive and serial then
-    if holds ~= due_size or queue_size > wait_size then
+    if holds ~= ordered then
       -- Somebody deleted a part. What is left of a lock is no lock.
-      redis.call('DEL', lock, due, queue, wait)
+      redis.call('DEL', lock, order)
       holds, exclusive, serial = 0, 0, 0
     end
     return
   end
-  -- A lone hold or a free name: other keys are left from a lock that somebody deleted.
-  if due_size + queue_size + wait_size > 0 then
-    redis.call('DEL', due, queue, wait)
-  end
+  -- A lone hold or a free name: an order is left from a lock that somebody deleted.
+  redis.call('DEL', order)
   local fields = redis.call('HLEN', lock)
   if fields == 2 then
     unfold()
@@ -145,28 +168,26 @@ end
 
 -- fold turns the full form of one hold and nothing else into a lone hold.
 local function fold()
-  local only = redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')
-  redis.call('HDEL', lock, 'holds', 'exclusive', 'serial', 't:' .. hold(only[1]).owner)
-  redis.call('DEL', due, queue, wait)
+  local only = redis.call('ZRANGE', order, 0, 0, 'WITHSCORES')
+  local id = string.sub(only[1], 3)
+  redis.call('HDEL', lock, 'holds', 'exclusive', 'serial', 't:' .. hold(id).owner)
+  redis.call('DEL', order)
   redis.call('PEXPIREAT', lock, only[2])
 end
 
 -- close writes back what has changed and sends the wake-ups.
 local function close()
   if changed then
-    local waiting = redis.call('ZCARD', wait)
-    if holds == 0 and waiting == 0 then
-      redis.call('DEL', lock, due, queue, wait)
-    elseif holds == 1 and waiting == 0 then
+    local entries = redis.call('ZCARD', order)
+    if entries == 0 then
+      redis.call('DEL', lock, order)
+    elseif holds == 1 and entries == 1 then
       fold()
     else
       redis.call('HSET', lock, 'holds', holds, 'exclusive', exclusive, 'serial', serial)
-      local latest = math.max(
-        redis.call('ZRANGE', due, -1, -1, 'WITHSCORES')[2] or 0,
-        redis.call('ZRANGE', wait, -1, -1, 'WITHSCORES')[2] or 0)
-      for _, key in ipairs({lock, due, queue, wait}) do
-        redis.call('PEXPIREAT', key, string.format('%.0f', latest))
-      end
+      local over = math.max(latest_hold(), latest(later, '+inf') - later)
+      redis.call('PEXPIREAT', lock, over)
+      redis.call('PEXPIREAT', order, over)
     end
   end
   if issued then
@@ -193,7 +214,7 @@ end
 -- drop removes a hold.
 local function drop(id)
   local h = hold(id)
-  redis.call('ZREM', due, id)
+  redis.call('ZREM', order, 'h:' .. id)
   redis.call('HDEL', lock, 'i:' .. id)
   if redis.call('HINCRBY', lock, 'o:' .. h.owner, -1) <= 0 then
     redis.call('HDEL', lock, 'o:' .. h.owner)
@@ -208,8 +229,7 @@ end
 -- leave gives up a place.
 local function leave(id)
   local field = 'w:' .. waiter(id).owner
-  redis.call('ZREM', queue, id)
-  redis.call('ZREM', wait, id)
+  redis.call('ZREM', order, 'q:' .. id, 'd:' .. id)
   redis.call('HDEL', lock, 'i:' .. id)
   local others = {}
   for other in string.gmatch(redis.call('HGET', lock, field) or '', '%x+') do
@@ -227,13 +247,13 @@ end
 
 -- enqueue gives a place, or keeps the one there is, for waiting more milliseconds.
 local function enqueue(id, owner, mode, tokens, waiting, channel, label)
-  if not redis.call('ZSCORE', queue, id) then
+  if not waits(id) then
     serial = serial + 1
-    redis.call('ZADD', queue, serial, id)
+    redis.call('ZADD', order, first_place + serial, 'q:' .. id)
     local others = redis.call('HGET', lock, 'w:' .. owner)
     redis.call('HSET', lock, 'w:' .. owner, others and others .. ' ' .. id or id)
   end
-  redis.call('ZADD', wait, now + waiting, id)
+  redis.call('ZADD', order, later + now + waiting, 'd:' .. id)
   redis.call('HSET', lock, 'i:' .. id,
     table.concat({mode, owner, tokens, waiting, channel, label}, ' '))
   changed = true
@@ -266,8 +286,8 @@ local function grantable(id, owner, mode, tokens)
   -- An upgrade asks nobody in the queue. For everyone else: whoever could pass together with
   -- it was promoted before it asked, so a queue blocks unless it is at the head itself.
   if own == 0 then
-    local head = redis.call('ZRANGE', queue, 0, 0)[1]
-    if head and head ~= id then
+    local first = head()
+    if first and first ~= id then
       return nil
     end
   end
@@ -286,7 +306,7 @@ end
 
 -- grant makes a hold, and with it of those waiting requests of its owner that re-entry allows.
 function grant(id, owner, mode, token, deadline, label)
-  if redis.call('ZSCORE', queue, id) then
+  if waits(id) then
     leave(id)
   end
   holds, serial, changed = holds + 1, serial + 1, true
@@ -296,10 +316,10 @@ function grant(id, owner, mode, token, deadline, label)
   redis.call('HINCRBY', lock, 'o:' .. owner, 1)
   redis.call('HSET', lock, 'i:' .. id,
     string.format('%s %s %.0f %.0f %s', mode, owner, token, serial, label))
-  redis.call('ZADD', due, deadline, id)
+  redis.call('ZADD', order, deadline, 'h:' .. id)
   count(owner, mode, string.format('%.0f', token), 1)
   for other in string.gmatch(redis.call('HGET', lock, 'w:' .. owner) or '', '%x+') do
-    if redis.call('ZSCORE', queue, other) then
+    if waits(other) then
       local w = waiter(other)
       local granted = grantable(other, owner, w.mode, w.tokens)
       if granted then
@@ -312,7 +332,7 @@ end
 -- promote grants from the head of the queue as far as the rules allow.
 local function promote()
   while true do
-    local id = redis.call('ZRANGE', queue, 0, 0)[1]
+    local id = head()
     local w = id and waiter(id)
     local token = w and grantable(id, w.owner, w.mode, w.tokens)
     if not token then
@@ -322,32 +342,29 @@ local function promote()
   end
 end
 
+-- each_dead calls f with each id of a band whose deadline has passed.
+local function each_dead(band, f)
+  while true do
+    local dead = redis.call('ZRANGE', order, band, string.format('(%.0f', band + now), 'BYSCORE', 'LIMIT', 0, 100)
+    for _, member in ipairs(dead) do
+      f(string.sub(member, 3))
+    end
+    if #dead < 100 then
+      return
+    end
+  end
+end
+
 -- settle removes what has died, which is a removal like any other.
 local function settle()
-  local before = string.format('(%.0f', now)
-  while true do
-    local dead = redis.call('ZRANGE', due, '-inf', before, 'BYSCORE', 'LIMIT', 0, 100)
-    for _, id in ipairs(dead) do
-      drop(id)
+  each_dead(0, drop)
+  each_dead(later, function(id)
+    if waits(id) then
+      return leave(id)
     end
-    if #dead < 100 then
-      break
-    end
-  end
-  while true do
-    local dead = redis.call('ZRANGE', wait, '-inf', before, 'BYSCORE', 'LIMIT', 0, 100)
-    for _, id in ipairs(dead) do
-      if redis.call('ZSCORE', queue, id) then
-        leave(id)
-      else
-        redis.call('ZREM', wait, id)
-        redis.call('HDEL', lock, 'i:' .. id)
-        changed = true
-      end
-    end
-    if #dead < 100 then
-      break
-    end
-  end
+    redis.call('ZREM', order, 'd:' .. id)
+    redis.call('HDEL', lock, 'i:' .. id)
+    changed = true
+  end)
   promote()
 end

@@ -1,12 +1,12 @@
 -- prolong: renew a hold by one key at a time, for when its keys are on two nodes. First with its
--- lock, then, if that says so, with its due.
+-- lock, then, if that says so, with its order.
 --
--- KEYS  1 lock or due of the name
+-- KEYS  1 lock or order of the name
 -- ARGV  1 id, 2 TTL in ms
 --
--- Returns 1 renewed, 0 lost, 2 continue with due.
+-- Returns 1 renewed, 0 lost, 2 continue with order.
 --
--- Between the two calls only the lock lives longer, which keeps nobody out: what counts is due.
+-- Between the two calls only the lock lives longer, which keeps nobody out: what counts is order.
 
 local kind = redis.call('TYPE', KEYS[1]).ok
 
@@ -22,7 +22,7 @@ if kind == 'hash' then
   return 2
 end
 
-local deadline = redis.call('ZSCORE', KEYS[1], ARGV[1])
+local deadline = redis.call('ZSCORE', KEYS[1], 'h:' .. ARGV[1])
 if not deadline then
   return 0
 end
@@ -31,6 +31,6 @@ local now = math.floor((time[1] * 1000000 + time[2]) / 1000)
 if tonumber(deadline) < now then
   return 0
 end
-redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
+redis.call('ZADD', KEYS[1], now + ARGV[2], 'h:' .. ARGV[1])
 redis.call('PEXPIRE', KEYS[1], ARGV[2], 'GT')
 return 1

@@ -1,45 +1,52 @@
 -- release: give up a hold or a place, and promote.
 --
--- KEYS  1 token counter of the partition; 2 lock, 3 due, 4 queue, 5 wait of the name
--- ARGV  1 id, 2 bury for so many ms (0: no)
+-- KEYS  1 token counter of the partition; 2 lock, 3 order of the name
+-- ARGV  1 id, 2 owner, 3 bury for so many ms (0: no)
 --
 -- Returns 1 if the id was there, 0 if not.
 --
--- A lone hold costs 3 calls: HLEN, HDEL, DEL.
+-- A lone hold costs 2 calls: HLEN, HDEL.
 
-local id, bury = ARGV[1], tonumber(ARGV[2])
+local call = redis.call
 
-if bury == 0 then
-  local fields = redis.call('HLEN', KEYS[2])
+if ARGV[3] == '0' then
+  local fields = call('HLEN', KEYS[2])
   if fields == 0 then
     return 0
   end
   if fields == 2 then
-    if redis.call('HDEL', KEYS[2], 'i:' .. id) == 0 then
-      return 0
+    -- Both fields of a lone hold, and with them the key.
+    local gone = call('HDEL', KEYS[2], 'i:' .. ARGV[1], 'o:' .. ARGV[2])
+    if gone == 2 then
+      return 1
     end
-    redis.call('DEL', KEYS[2])
-    return 1
+    if gone == 1 then
+      -- Another hold of this owner: its count was taken, and comes back.
+      call('HSET', KEYS[2], 'o:' .. ARGV[2], '1')
+    end
+    return 0
   end
 end
 
 -- include model.lua
 
+local id, bury = ARGV[1], tonumber(ARGV[3])
+
 open(2)
 settle()
 local found = 0
-if redis.call('ZSCORE', due, id) then
+if deadline_of(id) then
   drop(id)
   promote()
   found = 1
-elseif redis.call('ZSCORE', queue, id) then
+elseif waits(id) then
   leave(id)
   promote()
   found = 1
 end
 if bury > 0 then
   redis.call('HSET', lock, 'i:' .. id, 'b')
-  redis.call('ZADD', wait, now + bury, id)
+  redis.call('ZADD', order, later + now + bury, 'd:' .. id)
   changed = true
 end
 close()

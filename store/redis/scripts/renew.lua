@@ -1,6 +1,6 @@
 -- renew: extend holds to their TTL from now, each for itself.
 --
--- KEYS  1 token counter of the partition; then for each hold 4 keys of its name: lock, due, queue, wait
+-- KEYS  1 token counter of the partition; then for each hold 2 keys of its name: lock, order
 -- ARGV  for each hold 2: id, TTL in ms
 --
 -- Returns for each hold 1 renewed, 0 lost, or a string: what went wrong with this one.
@@ -24,8 +24,8 @@ local function renew(k, id, ttl)
   open(k)
   settle()
   local found = 0
-  if redis.call('ZSCORE', due, id) then
-    redis.call('ZADD', due, now + ttl, id)
+  if deadline_of(id) then
+    redis.call('ZADD', order, now + ttl, 'h:' .. id)
     changed = true
     found = 1
   end
@@ -35,7 +35,7 @@ end
 
 local results = {}
 for i = 1, #ARGV / 2 do
-  local ok, result = pcall(renew, 4 * i - 2, ARGV[2 * i - 1], ARGV[2 * i])
+  local ok, result = pcall(renew, 2 * i, ARGV[2 * i - 1], ARGV[2 * i])
   if not ok and type(result) == 'table' then
     result = result.err
   end
