@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/dlock-go/dlock/internal/redistest"
 )
 
 // fence is one code block of the README.
@@ -63,6 +65,7 @@ func TestReadmeCode(t *testing.T) {
 	write("mystore/mystore.go", "// Package mystore is what the reader would write.\npackage mystore\n\n"+
 		"import \"github.com/dlock-go/dlock/store/memory\"\n\nfunc New() *memory.Store { return memory.New() }\n")
 
+	redisURL := redistest.Start(t).URL()
 	blocks := 0
 	var programs []func(t *testing.T)
 	for i, f := range fences {
@@ -74,7 +77,7 @@ func TestReadmeCode(t *testing.T) {
 		case f.language == "go" && strings.HasPrefix(f.text, "package main\n"):
 			blocks++
 			dir := fmt.Sprintf("block%d", blocks)
-			write(dir+"/main.go", f.text)
+			write(dir+"/main.go", strings.ReplaceAll(f.text, "redis://localhost:6379", redisURL))
 			programs = append(programs, func(t *testing.T) { compare(t, goCommand(t, module, "run", "-mod=mod", "./"+dir), shown) })
 		case f.language == "go" && strings.HasPrefix(f.text, "package mystore_test\n"):
 			blocks++
@@ -85,8 +88,8 @@ func TestReadmeCode(t *testing.T) {
 			programs = append(programs, func(t *testing.T) { compare(t, goCommand(t, root, "run", "./examples/orders"), shown) })
 		}
 	}
-	if blocks != 3 || len(programs) != 3 {
-		t.Errorf("found %d Go blocks and %d programs, want 3 and 3", blocks, len(programs))
+	if blocks != 4 || len(programs) != 4 {
+		t.Errorf("found %d Go blocks and %d programs, want 4 and 4", blocks, len(programs))
 	}
 	goCommand(t, module, "vet", "-mod=mod", "./...")
 	for _, program := range programs {

@@ -43,6 +43,10 @@ local id, owner, mode, ttl = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local tokens, label = tonumber(ARGV[5]), ARGV[6]
 local waiting, channel = string.match(ARGV[7], '^(%d+) (%S+)$')
 
+present()
+if last + tokens > most then
+  foreign('the token counter')
+end
 open(2)
 settle()
 

@@ -31,7 +31,21 @@ local first_place = -4503599627370496 -- -2^52
 local later = 1125899906842624        -- 2^50: where the deadlines of waiters begin
 local most = 9007199254740992         -- 2^53: up to there Lua counts exactly
 
+-- keep writes the numbers of the open name back, and the counter.
+local function keep()
+  if changed then
+    redis.call('HSET', lock, 'holds', holds, 'exclusive', exclusive, 'serial', serial)
+  end
+  if issued then
+    redis.call('SET', KEYS[1], string.format('%.0f', last))
+    issued = false
+  end
+end
+
+-- foreign ends the script because of data that is not its own. What it has done until then stays
+-- done, so the numbers have to agree with it.
 local function foreign(what)
+  keep()
   error({err = 'DLOCKFOREIGN ' .. what})
 end
 
@@ -184,16 +198,14 @@ local function close()
     elseif holds == 1 and entries == 1 then
       fold()
     else
-      redis.call('HSET', lock, 'holds', holds, 'exclusive', exclusive, 'serial', serial)
+      keep()
       local over = math.max(latest_hold(), latest(later, '+inf') - later)
       redis.call('PEXPIREAT', lock, over)
       redis.call('PEXPIREAT', order, over)
     end
   end
-  if issued then
-    redis.call('SET', KEYS[1], string.format('%.0f', last))
-    issued = false
-  end
+  changed = false
+  keep()
   for _, wake in ipairs(wakes) do
     -- Without the right to publish a release is still a release; the waiter asks by itself.
     redis.pcall('SPUBLISH', wake.channel, wake.message)
