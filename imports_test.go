@@ -19,8 +19,13 @@ func TestImports(t *testing.T) {
 		"/store":        nil,
 		"/store/memory": nil,
 		"/store/redis":  {rueidis, "golang.org/x/sys"},
-		"/watchdog":     {wheel},
-		"/conformance":  nil,
+		"/store/etcd": { // the client and what it brings
+			"go.etcd.io/etcd", "go.uber.org/zap", "go.uber.org/multierr", "google.golang.org/", "golang.org/x/",
+			"github.com/gogo/protobuf", "github.com/golang/protobuf", "github.com/grpc-ecosystem/grpc-gateway",
+			"github.com/coreos/go-semver", "github.com/coreos/go-systemd",
+		},
+		"/watchdog":    {wheel},
+		"/conformance": nil,
 	}
 	for pkg, roots := range allowed {
 		out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", module+pkg).Output()

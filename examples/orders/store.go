@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/etcd"
 	"github.com/dlock-go/dlock/store/memory"
 	"github.com/dlock-go/dlock/store/redis"
 )
@@ -15,6 +16,7 @@ import (
 // rest of the program does not know which one it runs on.
 var stores = map[string]func(url string) (store.Store, error){
 	"memory": func(string) (store.Store, error) { return memory.New(), nil },
+	"etcd":   func(url string) (store.Store, error) { return etcd.Open(url) },
 	"redis":  openRedis,
 	"rediss": openRedis,
 }

@@ -2,18 +2,16 @@ package redis
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/dlock-go/dlock/internal/storeurl"
 )
 
 // What suits a client that carries locks and nothing else.
@@ -29,7 +27,7 @@ const (
 
 // ErrInvalidURL: [Open] was given something that is no URL of this store. The
 // error does not repeat the URL, which may contain a password.
-var ErrInvalidURL = errors.New("redis: invalid URL")
+var ErrInvalidURL = storeurl.ErrInvalid
 
 // ErrVersion: the server is older than Redis 7.0, or no Redis.
 var ErrVersion = errors.New("redis: Redis 7.0 or newer is required")
@@ -95,12 +93,19 @@ func requireVersion(c rueidis.Client) error {
 		return nil
 	case err == nil:
 		return fmt.Errorf("%w: this is %s", ErrVersion, version)
-	case replyIs(err, "ERR"): // it does not know #!lua
-		return fmt.Errorf("%w: %w", ErrVersion, err)
-	case errors.As(err, &reply) && !replyIs(err, "NOPERM", "NOAUTH"):
-		return nil // a state that passes; the calls deal with it
+	case !errors.As(err, &reply), replyIs(err, "NOPERM", "NOAUTH", "WRONGPASS"):
+		return fmt.Errorf("redis: %w", err)
+	case isState(reply.Error()):
+		return nil // it passes; the calls deal with it
 	}
-	return fmt.Errorf("redis: %w", err)
+	return fmt.Errorf("%w: %w", ErrVersion, err) // it does not know #!lua
+}
+
+// isState reports whether a reply begins with a code, such as LOADING. The code
+// ERR, which stands for all else, is taken off by rueidis.
+func isState(text string) bool {
+	code, _, _ := strings.Cut(text, " ")
+	return code != "" && code != "ERR" && strings.Trim(code, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
 }
 
 func atLeast7(version string) bool {
@@ -109,197 +114,52 @@ func atLeast7(version string) bool {
 	return err == nil && n >= 7
 }
 
-// invalid is an error about a URL that says nothing of its contents but what.
-func invalid(format string, args ...any) error {
-	return fmt.Errorf("%w: "+format, append([]any{ErrInvalidURL}, args...)...)
-}
-
+// parseURL says what client and options a URL asks for.
 func parseURL(raw string) (*rueidis.ClientOption, *Options, error) {
-	scheme, rest, ok := strings.Cut(raw, "://")
-	if !ok || scheme != "redis" && scheme != "rediss" {
-		return nil, nil, invalid("it does not begin with redis:// or rediss://")
-	}
-	end := len(rest)
-	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
-		end = i
-	}
-	authority, rest := rest[:end], rest[end:]
-	user, hosts := "", authority
-	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
-		user, hosts = authority[:i+1], authority[i+1:]
-	}
-	// net/url knows one host only, and its errors repeat what they complain of.
-	u, err := url.Parse(scheme + "://" + user + "host" + rest)
+	u, err := storeurl.Parse(raw, "6379", "redis", "rediss")
 	if err != nil {
-		return nil, nil, invalid("user, password or parameters are not percent-encoded, or the form is not redis://[user:password@]host[:port][,...][/database][?parameters]")
+		return nil, nil, fmt.Errorf("redis: %w", err)
 	}
-	if u.Fragment != "" {
-		return nil, nil, invalid("it has a fragment (a # in a password is written %%23)")
-	}
-
 	o := &rueidis.ClientOption{
+		InitAddress: u.Hosts, Username: u.User, Password: u.Password,
 		DisableCache: true, AlwaysPipelining: true, PipelineMultiplex: -1,
 		ClientSetInfo:    rueidis.DisableClientSetInfo,
 		Dialer:           net.Dialer{Timeout: dialTimeout, KeepAlive: probeAfter},
 		ConnWriteTimeout: giveUpAfter,
 	}
-	if o.InitAddress, err = addresses(hosts); err != nil {
-		return nil, nil, err
-	}
-	if u.User != nil {
-		o.Username = u.User.Username()
-		o.Password, _ = u.User.Password()
-	}
-	if path := strings.TrimPrefix(u.Path, "/"); path != "" {
-		if o.SelectDB, err = strconv.Atoi(path); err != nil || o.SelectDB < 0 {
-			return nil, nil, invalid("the database is not a number")
+	p := &u.Parameters
+	if u.Path != "" {
+		if o.SelectDB, err = strconv.Atoi(u.Path); err != nil || o.SelectDB < 0 {
+			p.Fail("the database is not a number")
 		}
 	}
-	opts := &Options{}
-	p := parameters{values: u.Query()}
-	opts.Prefix = p.text("prefix")
-	opts.MinReplicas = p.number("min_replicas")
-	opts.ReplicaTimeout = p.duration("replica_timeout")
-	if d := p.duration("dial_timeout"); d != 0 {
+	opts := &Options{Prefix: p.Text("prefix"), MinReplicas: p.Number("min_replicas"), ReplicaTimeout: p.Duration("replica_timeout")}
+	if d := p.Duration("dial_timeout"); d != 0 {
 		o.Dialer.Timeout = d
 	}
-	o.ForceSingleClient = p.text("cluster") == "false"
-	if v := p.text("cluster"); v != "" && v != "true" && v != "false" {
-		p.fail("cluster is not true or false")
+	o.ForceSingleClient = !p.Flag("cluster", true)
+	sentinel := rueidis.SentinelOption{
+		MasterSet: p.Text("master_set"), TopologyRefreshInterval: topologyLook,
+		Username: p.Text("sentinel_user"), Password: p.Text("sentinel_password"),
 	}
-	o.Sentinel = rueidis.SentinelOption{
-		MasterSet: p.text("master_set"), TopologyRefreshInterval: topologyLook,
-		Username: p.text("sentinel_user"), Password: p.text("sentinel_password"),
+	files := p.TLS()
+	if u.Scheme == "redis" && files.Given() {
+		p.Fail("ca_file, cert_file, key_file and server_name need rediss://")
 	}
-	files := tlsFiles{ca: p.text("ca_file"), cert: p.text("cert_file"), key: p.text("key_file"), name: p.text("server_name")}
-	if err := p.done(); err != nil {
-		return nil, nil, err
+	if sentinel.MasterSet == "" && sentinel.Username+sentinel.Password != "" {
+		p.Fail("sentinel_user and sentinel_password need master_set")
 	}
-	switch {
-	case scheme == "rediss":
-		if o.TLSConfig, err = files.config(o.InitAddress[0]); err != nil {
-			return nil, nil, err
+	if err := p.Done(); err != nil {
+		return nil, nil, fmt.Errorf("redis: %w", err)
+	}
+	if u.Scheme == "rediss" {
+		if o.TLSConfig, err = files.Config(u.Hosts[0]); err != nil {
+			return nil, nil, fmt.Errorf("redis: %w", err)
 		}
-	case files != tlsFiles{}:
-		return nil, nil, invalid("ca_file, cert_file, key_file and server_name need rediss://")
 	}
-	if o.Sentinel.MasterSet != "" {
-		o.Sentinel.Dialer, o.Sentinel.TLSConfig = o.Dialer, o.TLSConfig
-	} else {
-		o.Sentinel = rueidis.SentinelOption{}
+	if sentinel.MasterSet != "" {
+		sentinel.Dialer, sentinel.TLSConfig = o.Dialer, o.TLSConfig
+		o.Sentinel = sentinel
 	}
 	return o, opts, nil
-}
-
-// addresses splits host[:port],... and fills in the port.
-func addresses(hosts string) ([]string, error) {
-	var list []string
-	for _, h := range strings.Split(hosts, ",") {
-		host, port, err := net.SplitHostPort(h)
-		if err != nil {
-			host, port, err = net.SplitHostPort(h + ":6379")
-		}
-		if err != nil || host == "" {
-			return nil, invalid("a host is missing or malformed")
-		}
-		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-			return nil, invalid("a port is not a number between 1 and 65535")
-		}
-		list = append(list, net.JoinHostPort(host, port))
-	}
-	return list, nil
-}
-
-// parameters reads each one of a URL once, and complains of what is left over.
-type parameters struct {
-	values url.Values
-	err    error
-}
-
-func (p *parameters) fail(format string, args ...any) {
-	if p.err == nil {
-		p.err = invalid(format, args...)
-	}
-}
-
-func (p *parameters) text(name string) string {
-	v := p.values[name]
-	if len(v) > 1 {
-		p.fail("%s is given twice", name)
-	}
-	p.values[name] = nil
-	if len(v) == 0 {
-		return ""
-	}
-	if v[0] == "" {
-		p.fail("%s is empty", name)
-	}
-	return v[0]
-}
-
-func (p *parameters) number(name string) int {
-	text := p.text(name)
-	if text == "" {
-		return 0
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		p.fail("%s is not a number", name)
-	}
-	return n
-}
-
-func (p *parameters) duration(name string) time.Duration {
-	text := p.text(name)
-	if text == "" {
-		return 0
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d <= 0 {
-		p.fail("%s is not a positive duration such as 500ms", name)
-	}
-	return d
-}
-
-func (p *parameters) done() error {
-	for name, v := range p.values {
-		if v != nil {
-			p.fail("unknown parameter %q", name)
-		}
-	}
-	return p.err
-}
-
-// tlsFiles are the parameters of TLS.
-type tlsFiles struct{ ca, cert, key, name string }
-
-func (f tlsFiles) config(address string) (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: f.name}
-	if c.ServerName == "" {
-		c.ServerName, _, _ = net.SplitHostPort(address)
-	}
-	if f.ca != "" {
-		pem, err := os.ReadFile(f.ca)
-		if err != nil {
-			return nil, fmt.Errorf("redis: ca_file: %w", err)
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, invalid("ca_file has no certificate in PEM")
-		}
-	}
-	if (f.cert == "") != (f.key == "") {
-		return nil, invalid("cert_file and key_file need each other")
-	}
-	if f.cert != "" {
-		load := func() (*tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(f.cert, f.key)
-			return &pair, err
-		}
-		if _, err := load(); err != nil {
-			return nil, fmt.Errorf("redis: cert_file and key_file: %w", err)
-		}
-		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
-	}
-	return c, nil
 }

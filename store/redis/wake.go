@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -128,31 +129,14 @@ func (w *wakeups) receive(p int, sub *subscription) {
 	defer w.endWhenIdle(sub)()
 	tried := func() { sub.once.Do(func() { close(sub.tried) }) }
 	defer tried()
-	ctx := rueidis.WithOnSubscriptionHook(w.ctx, func(confirmed rueidis.PubSubSubscription) {
-		if confirmed.Kind == "ssubscribe" {
-			w.push(store.Event{})
-			tried()
-		}
-	})
 	pause := firstResubscribe
 	for {
-		began := time.Now()
-		// It returns nil when the subscription was ended by us or, because its
-		// slot has moved, by the server.
-		err := w.s.client.Receive(ctx, w.s.client.B().Ssubscribe().Channel(sub.channel).Build(), func(m rueidis.PubSubMessage) {
-			switch e, ok := parseEvent(m.Message); {
-			case !ok:
-			case w.s.replicas > 0:
-				w.done.Go(func() { w.s.confirm(w.ctx, e) })
-			default:
-				w.push(e)
-			}
-		})
+		confirmed := w.hear(sub, tried)
 		tried()
 		if w.retire(p, sub) {
 			return
 		}
-		if err == nil || time.Since(began) > lastResubscribe {
+		if confirmed {
 			pause = firstResubscribe
 		}
 		if !sleep(w.ctx, pause) {
@@ -160,6 +144,40 @@ func (w *wakeups) receive(p int, sub *subscription) {
 		}
 		pause = min(2*pause, lastResubscribe)
 	}
+}
+
+// hear receives until the subscription ends: by us, by the server because its
+// slot has moved, or because it is lost. It reports whether it was ever
+// confirmed.
+//
+// rueidis opens a lost one again by itself, but with pauses that double for as
+// long as Receive lasts, so that a handle that has lost twenty connections in a
+// year waits a second for each one more. Therefore a second confirmation ends
+// Receive as well; the next begins with the first pause again.
+func (w *wakeups) hear(sub *subscription, tried func()) (confirmed bool) {
+	ctx, again := context.WithCancel(w.ctx)
+	defer again()
+	var confirmations atomic.Int64
+	ctx = rueidis.WithOnSubscriptionHook(ctx, func(s rueidis.PubSubSubscription) {
+		if s.Kind == "ssubscribe" {
+			w.push(store.Event{})
+			tried()
+			if confirmations.Add(1) > 1 {
+				again()
+			}
+		}
+	})
+	c := w.s.client
+	_ = c.Receive(ctx, c.B().Ssubscribe().Channel(sub.channel).Build(), func(m rueidis.PubSubMessage) {
+		switch e, ok := parseEvent(m.Message); {
+		case !ok:
+		case w.s.replicas > 0:
+			w.done.Go(func() { w.s.confirm(w.ctx, e) })
+		default:
+			w.push(e)
+		}
+	})
+	return confirmations.Load() > 0
 }
 
 // retire takes a subscription that has ended off the list, if nothing needs it.

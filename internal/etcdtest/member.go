@@ -1,0 +1,114 @@
+package etcdtest
+
+import (
+	"errors"
+	"os"
+	"time"
+)
+
+// Pid is the process id of the server, or of its last run if it was killed.
+func (m *Member) Pid() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.proc.cmd.Process.Pid
+}
+
+// Running reports whether the server was started and neither killed nor paused
+// since. It may be called concurrently.
+func (m *Member) Running() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.proc == nil || m.paused {
+		return false
+	}
+	select {
+	case <-m.proc.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// Kill ends the server with SIGKILL and blocks until the process is gone. It
+// does nothing if the server does not run, and may be called concurrently.
+func (m *Member) Kill() {
+	m.mu.Lock()
+	p := m.proc
+	m.mu.Unlock()
+	if p == nil {
+		return
+	}
+	p.cmd.Process.Kill() // it fails if the process has ended
+	<-p.done
+}
+
+// Restart kills the server if it runs, starts it with the same ports and data,
+// and blocks until it answers a linearizable read. If no majority of the members
+// runs even then it only blocks until the server waits for the others.
+func (m *Member) Restart() {
+	m.t.Helper()
+	m.Kill()
+	deadline := time.Now().Add(startTimeout)
+	for {
+		err := m.spawn()
+		if err == nil {
+			err = m.started(deadline)
+		}
+		if err == nil {
+			return
+		}
+		// Nobody is told the ports, but an outgoing connection may have got one.
+		if !errors.Is(err, errAddressInUse) || time.Now().After(deadline) {
+			m.t.Fatalf("etcdtest: %v", err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// Pause stops the server with SIGSTOP: connections stay open, nothing is
+// answered. It does nothing if the server does not run, blocks until all threads
+// of the server have stopped, and may be called concurrently.
+func (m *Member) Pause() {
+	m.t.Helper()
+	p := m.signal(true)
+	if p == nil {
+		return
+	}
+	// The signal arrives a little later, until which the server could still take a
+	// part in a majority.
+	deadline := time.Now().Add(startTimeout)
+	for !m.Running() && runs(p) {
+		if time.Now().After(deadline) {
+			m.t.Errorf("etcdtest: the etcd server at %s runs %v after SIGSTOP", m.Endpoint, startTimeout)
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// Resume lets a paused server go on, which takes a moment to learn what it has
+// missed. It does nothing for one that is not paused, and may be called
+// concurrently.
+func (m *Member) Resume() {
+	m.t.Helper()
+	m.signal(false)
+}
+
+// signal returns the process if there is one.
+func (m *Member) signal(pause bool) *os.Process {
+	m.t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.proc == nil {
+		return nil
+	}
+	p := m.proc.cmd.Process
+	if err := stopOrContinue(p, pause); errors.Is(err, os.ErrProcessDone) {
+		return nil
+	} else if err != nil {
+		m.t.Errorf("etcdtest: cannot pause or resume the etcd server: %v", err)
+		return nil
+	}
+	m.paused = pause
+	return p
+}

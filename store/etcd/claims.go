@@ -1,0 +1,217 @@
+package etcd
+
+import (
+	"container/heap"
+	"context"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/dlock-go/dlock/store"
+)
+
+// retryDelete is the pause between two tries to delete a key whose time is up.
+const retryDelete = 200 * time.Millisecond
+
+// claim is what the handle knows of an id that it asked for. Because the lease
+// below a key lives as long as any hold on it is renewed, each claim has a
+// deadline of its own, at which the handle deletes its key.
+type claim struct {
+	req store.Request
+	dir string
+	key string
+
+	// Guarded by claims.mu.
+	deadline time.Time
+	over     bool   // the deadline has passed: it must not be renewed any more
+	lease    *lease // of a hold; nil for a place, or if unknown
+	mod      int64  // revision of the key's last write by this handle; 0: none confirmed
+	token    uint64
+}
+
+// claims are those of a handle, and the clock that ends them.
+type claims struct {
+	s    *Store
+	mu   sync.Mutex
+	m    map[string]*claim
+	due  dueHeap       // one item for each claim, with a deadline that it had once
+	wake chan struct{} // holds one: the first item has changed
+	on   bool          // the sweeper runs
+}
+
+// item may be early: the sweeper looks at the claim and puts it back.
+type item struct {
+	at time.Time
+	id string
+}
+
+type dueHeap []item
+
+func (h dueHeap) Len() int           { return len(h) }
+func (h dueHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h dueHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *dueHeap) Push(x any)        { *h = append(*h, x.(item)) }
+func (h *dueHeap) Pop() any {
+	old := *h
+	last := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return last
+}
+
+// track makes a claim of a request that is about to be sent, or finds the one
+// there is. Whatever becomes of the request, its key goes in the end.
+func (cs *claims) track(req store.Request, dir, key string) *claim {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	c := cs.m[req.ID]
+	if c == nil {
+		c = &claim{req: req, dir: dir, key: key}
+		cs.m[req.ID] = c
+		c.deadline = time.Now().Add(max(req.TTL, req.WaitTTL))
+		cs.schedule(c)
+	}
+	return c
+}
+
+func (cs *claims) schedule(c *claim) {
+	heap.Push(&cs.due, item{c.deadline, c.req.ID})
+	if !cs.on {
+		cs.on = true
+		cs.s.tasks.Go(cs.sweep)
+	}
+	select {
+	case cs.wake <- struct{}{}:
+	default:
+	}
+}
+
+// find returns the claim of an id, or nil.
+func (cs *claims) find(id string) *claim {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	return cs.m[id]
+}
+
+// forget ends a claim whose key is gone.
+func (cs *claims) forget(c *claim) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.m[c.req.ID] == c {
+		delete(cs.m, c.req.ID)
+	}
+}
+
+// held notes a confirmed hold. It returns false if the claim's time is up.
+func (cs *claims) held(c *claim, l *lease, mod int64, token uint64, ttl time.Duration) bool {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if c.over {
+		return false
+	}
+	c.lease, c.token = l, token
+	if mod > c.mod {
+		c.mod = mod
+	}
+	c.extend(ttl)
+	return true
+}
+
+// renewed moves the deadline of a hold. It returns false if its time was up.
+func (cs *claims) renewed(c *claim, ttl time.Duration) bool {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if c.over {
+		return false
+	}
+	c.deadline = time.Now().Add(ttl)
+	cs.schedule(c)
+	return true
+}
+
+// waits notes a confirmed place.
+func (cs *claims) waits(c *claim, mod int64) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	c.mod = max(c.mod, mod)
+	c.deadline = time.Now().Add(c.req.WaitTTL)
+	cs.schedule(c)
+}
+
+func (c *claim) extend(ttl time.Duration) {
+	if d := time.Now().Add(ttl); d.After(c.deadline) {
+		c.deadline = d
+	}
+}
+
+// known is a copy of what may change.
+func (cs *claims) known(c *claim) (l *lease, mod int64, token uint64, over bool) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	return c.lease, c.mod, c.token, c.over
+}
+
+// sweep ends claims at their deadlines until the handle is closed; the leases
+// do the rest.
+func (cs *claims) sweep() {
+	for {
+		left := cs.expire()
+		timer := time.NewTimer(left)
+		select {
+		case <-cs.s.ctx.Done():
+			timer.Stop()
+			return
+		case <-cs.wake:
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+}
+
+// expire begins to delete what is over, and returns the time until the next.
+func (cs *claims) expire() time.Duration {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	now := time.Now()
+	for len(cs.due) > 0 {
+		first := cs.due[0]
+		c := cs.m[first.id]
+		switch {
+		case c == nil || c.over:
+			heap.Pop(&cs.due)
+		case first.at.After(now):
+			return first.at.Sub(now)
+		case c.deadline.After(now):
+			cs.due[0].at = c.deadline
+			heap.Fix(&cs.due, 0)
+		default:
+			heap.Pop(&cs.due)
+			c.over = true
+			cs.s.tasks.Go(func() { cs.end(c) })
+		}
+	}
+	return time.Hour
+}
+
+// end deletes the key of a claim whose time is up until that is confirmed or
+// the handle closed. A key that another handle has written since is another's.
+func (cs *claims) end(c *claim) {
+	cs.s.rooms.leave(c)
+	for {
+		ctx, cancel := context.WithTimeout(cs.s.ctx, callTimeout)
+		_, mod, _, _ := cs.known(c)
+		same := clientv3.Compare(clientv3.CreateRevision(c.key), ">", 0)
+		if mod > 0 {
+			same = clientv3.Compare(clientv3.ModRevision(c.key), "<", mod+1)
+		}
+		_, err := cs.s.client.Txn(ctx).If(same).Then(clientv3.OpDelete(c.key)).Commit()
+		cancel()
+		if err == nil {
+			cs.forget(c)
+			return
+		}
+		if !sleep(cs.s.ctx, retryDelete) {
+			return
+		}
+	}
+}

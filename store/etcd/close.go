@@ -1,0 +1,93 @@
+package etcd
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock/store"
+)
+
+// taskGroup counts the goroutines of a handle. None begins after wait.
+type taskGroup struct {
+	mu     sync.Mutex
+	wg     sync.WaitGroup
+	closed bool
+}
+
+// Go runs f, unless the group is closed.
+func (g *taskGroup) Go(f func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.closed {
+		g.wg.Go(f)
+	}
+}
+
+func (g *taskGroup) wait() {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	g.wg.Wait()
+}
+
+// Listen implements [store.Store]. Sinks are called from one goroutine, one
+// after the other: one that blocks delays the other sinks' events, but no call.
+func (s *Store) Listen(sink func(store.Event)) (stop func()) { return s.sinks.Listen(sink) }
+
+// Close implements [store.Store]. It ends the handle's watches, revokes those of
+// its leases that nothing hangs on, leaves the others to time, and closes the
+// client if [Open] made it. It takes up to a second if the server does not
+// answer.
+func (s *Store) Close() error {
+	s.closing.Do(func() {
+		s.stop()
+		s.sinks.Close()
+		s.tasks.wait()
+		s.leases.revokeUnused()
+		if s.owned {
+			s.client.Close()
+		}
+	})
+	return nil
+}
+
+// revokeUnused ends the shared leases that no claim may hang on.
+func (ls *leases) revokeUnused() {
+	used := ls.s.claims.kinds()
+	ctx, cancel := context.WithTimeout(context.Background(), farewell)
+	defer cancel()
+	var wg sync.WaitGroup
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for kind, sh := range ls.m {
+		if l := sh.current(); l != nil && !used[kind] {
+			wg.Go(func() { ls.s.client.Revoke(ctx, l.id) })
+		}
+	}
+	wg.Wait()
+}
+
+// kinds are the leases that claims may hang on.
+func (cs *claims) kinds() map[leaseKind]bool {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	used := make(map[leaseKind]bool)
+	for _, c := range cs.m {
+		used[leaseKind{seconds: seconds(c.req.TTL)}] = true
+		used[leaseKind{seconds: seconds(c.req.WaitTTL), places: true}] = true
+	}
+	return used
+}
+
+// sleep waits, and reports whether ctx is still on.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

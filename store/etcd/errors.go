@@ -1,0 +1,40 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/dlock-go/dlock/store"
+)
+
+// refusals are what a server says that did not apply a call and will not apply
+// the next one either. An invalid auth token is not among them: the client gets
+// a new one by itself.
+var refusals = []error{
+	rpctypes.ErrPermissionDenied, rpctypes.ErrAuthFailed, rpctypes.ErrUserEmpty, rpctypes.ErrUserNotFound,
+	rpctypes.ErrNoSpace, rpctypes.ErrRequestTooLarge,
+}
+
+// outcome turns what the client returned into what the contract says: a
+// sentinel for "certainly not", anything else for unknown.
+func (s *Store) outcome(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case s.ctx.Err() != nil:
+		return store.ErrClosed
+	case errors.Is(err, store.ErrForeignKey), errors.Is(err, store.ErrRefused):
+		return err
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	}
+	for _, refusal := range refusals {
+		if errors.Is(err, refusal) {
+			return fmt.Errorf("etcd: %w: %w", store.ErrRefused, err)
+		}
+	}
+	return fmt.Errorf("etcd: %w", err)
+}

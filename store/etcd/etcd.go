@@ -1,0 +1,413 @@
+// Package etcd is a dlock store on etcd, by its client of version 3.6.14 or
+// newer. Each hold and each waiter is a key of its own, and the model of package
+// store is decided by the clients (view.go): each decision is a transaction
+// that compares what it was made on.
+//
+// Keys hang on leases of whole seconds that the holds of a handle share, so that
+// renewing them costs one request however many there are.
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/dlock-go/dlock/internal/sinks"
+	"github.com/dlock-go/dlock/store"
+)
+
+const (
+	callTimeout = 3 * time.Second // of calls that no caller bounds
+	farewell    = time.Second     // of the parting words of a handle that closes
+)
+
+// Options of a store. The zero of each field means the default that its comment
+// states.
+type Options struct {
+	// Prefix begins all keys, before a slash. Clients share locks only under
+	// the same prefix; locks/a and locks do not go together, because the one's
+	// keys would be among the other's. At most 128 printable ASCII characters
+	// without spaces; "" means "dlock".
+	Prefix string
+}
+
+// Store is one handle on the locks of a cluster and prefix. It is safe for
+// concurrent use.
+type Store struct {
+	client *clientv3.Client
+	owned  bool // Close closes the client
+	keys   layout
+	minTTL time.Duration
+
+	leases leases
+	claims claims
+	rooms  rooms
+	sinks  *sinks.Sinks
+
+	ctx   context.Context // ends with the handle
+	stop  context.CancelFunc
+	tasks taskGroup
+
+	closing sync.Once
+}
+
+var (
+	_ store.Store   = (*Store)(nil)
+	_ store.Breaker = (*Store)(nil)
+	_ store.Lister  = (*Store)(nil)
+)
+
+// New returns a handle that uses a client the caller has. Nil opts means
+// defaults. It asks the server for its shortest lease, which takes up to three
+// seconds, and fails if there is no answer. The client stays the caller's: close
+// it after the store, not before.
+func New(c *clientv3.Client, opts *Options) (*Store, error) {
+	if c == nil {
+		return nil, errors.New("etcd: the client is nil")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	return newStore(ctx, c, opts)
+}
+
+func newStore(ctx context.Context, c *clientv3.Client, opts *Options) (*Store, error) {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	if o.Prefix == "" {
+		o.Prefix = "dlock"
+	}
+	if len(o.Prefix) > maxPrefixLen || strings.ContainsFunc(o.Prefix, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, fmt.Errorf("etcd: Prefix %q is not up to %d printable ASCII characters without spaces", o.Prefix, maxPrefixLen)
+	}
+	minTTL, err := shortestLease(ctx, c)
+	if err != nil {
+		return nil, fmt.Errorf("etcd: ask %s for the shortest lease: %w", strings.Join(c.Endpoints(), ", "), err)
+	}
+	s := &Store{client: c, keys: layout{o.Prefix}, minTTL: minTTL, sinks: sinks.New()}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.leases = leases{s: s, m: make(map[leaseKind]*shared)}
+	s.claims = claims{s: s, m: make(map[string]*claim), wake: make(chan struct{}, 1)}
+	s.rooms = rooms{s: s, m: make(map[string]*room)}
+	s.tasks.Go(func() { s.sinks.Deliver(s.ctx) })
+	return s, nil
+}
+
+// shortestLease asks for a lease of a second, and sees what the server makes of
+// it: never less than its election timeout and a half.
+func shortestLease(ctx context.Context, c *clientv3.Client) (time.Duration, error) {
+	answer, err := c.Grant(ctx, 1)
+	if err != nil {
+		return 0, err
+	}
+	_, err = c.Revoke(ctx, answer.ID)
+	return time.Duration(answer.TTL) * time.Second, err
+}
+
+// ready says why an operation cannot start: the handle is closed or ctx over.
+func (s *Store) ready(ctx context.Context) error {
+	if s.ctx.Err() != nil {
+		return store.ErrClosed
+	}
+	return ctx.Err()
+}
+
+// Acquire implements [store.Store]. On a free name it takes one round trip, as
+// does one that is refused; waiting takes two more. It blocks until answered or
+// ctx ends.
+func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
+	if err := s.ready(ctx); err != nil {
+		return store.Grant{}, err
+	}
+	if req.Tokens > maxTokens {
+		return store.Grant{}, fmt.Errorf("etcd: %w: %d tokens at once, of %d that are possible", store.ErrRefused, req.Tokens, maxTokens)
+	}
+	a := &ask{s: s, req: req, dir: s.keys.dir(req.Name), began: time.Now()}
+	a.key = a.dir + req.ID
+	g, err := a.run(ctx)
+	if req.Fixed && a.lease != nil && !g.Held {
+		s.revoke(a.lease)
+	}
+	if err != nil && !errors.Is(err, store.ErrHeld) && !errors.Is(err, store.ErrUpgrade) && !errors.Is(err, store.ErrLost) {
+		return g, s.outcome(err)
+	}
+	return g, err
+}
+
+// ask is one call of Acquire.
+type ask struct {
+	s     *Store
+	req   store.Request
+	dir   string
+	key   string
+	began time.Time
+	claim *claim
+	lease *lease // for the hold
+}
+
+func (a *ask) run(ctx context.Context) (store.Grant, error) {
+	s := a.s
+	if err := a.takeLease(ctx); err != nil {
+		return store.Grant{}, err
+	}
+	a.claim = s.claims.track(a.req, a.dir, a.key)
+	e := newEntry(a.key, a.req)
+	answer, err := s.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.CreateRevision(a.dir).WithPrefix(), "=", 0)).
+		Then(clientv3.OpPut(a.key, e.asHold(newToken(0)), clientv3.WithLease(a.lease.id))).
+		Else(clientv3.OpGet(a.dir, clientv3.WithPrefix())).
+		Commit()
+	if err != nil {
+		return store.Grant{}, a.failed(err)
+	}
+	if answer.Succeeded {
+		return a.held(answer.Header.Revision, tokenAt(answer.Header.Revision), 1)
+	}
+	v, err := viewOf(a.dir, answer)
+	for err == nil {
+		var g store.Grant
+		var done bool
+		if g, v, done, err = a.decide(ctx, v); done {
+			return g, err
+		}
+	}
+	return store.Grant{}, a.failed(err)
+}
+
+// takeLease finds the lease that the hold will hang on: for a fixed one its own.
+func (a *ask) takeLease(ctx context.Context) (err error) {
+	kind := leaseKind{seconds: seconds(a.req.TTL)}
+	if c := a.s.claims.find(a.req.ID); c != nil && a.req.Fixed {
+		if a.lease, _, _, _ = a.s.claims.known(c); a.lease != nil {
+			return nil
+		}
+	}
+	if a.req.Fixed {
+		a.lease, err = a.s.grantLease(ctx, kind.seconds)
+		return err
+	}
+	a.lease, err = a.s.leases.get(ctx, kind, a.req.TTL*2/3)
+	return err
+}
+
+// failed sees to a lease that has died unexpectedly.
+func (a *ask) failed(err error) error {
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) && a.lease != nil {
+		a.s.leases.of(leaseKind{seconds: a.lease.seconds}).drop(a.lease)
+	}
+	return err
+}
+
+// decide takes one step on what v says: done with an answer, or the next view.
+func (a *ask) decide(ctx context.Context, v *view) (g store.Grant, next *view, done bool, err error) {
+	s, id := a.s, a.req.ID
+	if v.buried[id] {
+		s.claims.forget(a.claim)
+		return g, nil, true, store.ErrLost
+	}
+	// Rule 1: the id is a hold.
+	if h := find(v.holds, id); h != nil {
+		if next, err = a.extend(ctx, h); err != nil || next != nil {
+			return g, next, false, err
+		}
+		g, err = a.held(h.mod, h.token, v.count(h.owner))
+		return g, nil, true, err
+	}
+	if next, err = s.settle(ctx, a.dir, v); err != nil || next != v {
+		return g, next, false, err
+	}
+	w := find(v.queue, id)
+	e := w
+	if e == nil {
+		e = newEntry(a.key, a.req)
+	}
+	d := v.verdict(e)
+	switch {
+	case d.granted: // rules 2 and 3
+		token := newToken(0)
+		if !d.fresh {
+			token = fixedToken(d.on.token)
+		}
+		next, _, err := s.commit(ctx, a.dir, v, []promotion{{waiter: e, on: d.on, token: token}}, a.lease.id)
+		return g, next, false, err // where it is found as a hold, if it is one now
+	case d.upgrade:
+		s.rooms.leave(a.claim)
+		if w != nil {
+			if _, err := s.client.Delete(ctx, a.key); err != nil {
+				return g, nil, false, err
+			}
+		}
+		s.claims.forget(a.claim)
+		return g, nil, true, store.ErrUpgrade
+	case !a.req.Queue:
+		if w == nil {
+			s.claims.forget(a.claim)
+		}
+		return store.Grant{Retry: v.retry(e.owner, v.position(id))}, nil, true, store.ErrHeld
+	case w == nil:
+		next, err := a.enqueue(ctx, e)
+		return g, next, false, err
+	}
+	return a.wait(ctx, v, w)
+}
+
+// extend hangs a hold that is there already on the lease for its TTL, unless it
+// hangs on one that lives longer.
+func (a *ask) extend(ctx context.Context, h *entry) (*view, error) {
+	s := a.s
+	if l, _, _, _ := s.claims.known(a.claim); l != nil && l.id == h.lease && l.seconds >= a.lease.seconds {
+		a.lease = l
+		return nil, s.keepAlive(ctx, l)
+	}
+	if h.lease != a.lease.id {
+		answer, err := s.client.TimeToLive(ctx, h.lease)
+		if err != nil {
+			return nil, err
+		}
+		if time.Duration(answer.TTL)*time.Second > a.req.TTL {
+			a.lease = &lease{id: h.lease, seconds: answer.GrantedTTL, until: a.began.Add(time.Duration(answer.TTL) * time.Second)}
+			return nil, nil
+		}
+	}
+	return s.rehang(ctx, a.dir, h, a.lease)
+}
+
+// enqueue takes a place, and returns what there is after that.
+func (a *ask) enqueue(ctx context.Context, e *entry) (*view, error) {
+	l, err := a.placeLease(ctx)
+	if err != nil {
+		return nil, err
+	}
+	get := clientv3.OpGet(a.dir, clientv3.WithPrefix())
+	answer, err := a.s.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.CreateRevision(a.key), "=", 0),
+			clientv3.Compare(clientv3.CreateRevision(tombstone(a.key)), "=", 0)).
+		Then(clientv3.OpPut(a.key, e.asWaiter(), clientv3.WithLease(l.id)), get).
+		Else(get).
+		Commit()
+	if err != nil {
+		return nil, a.placeFailed(err, l)
+	}
+	return viewOf(a.dir, answer)
+}
+
+// wait keeps a place whose way is not free.
+func (a *ask) wait(ctx context.Context, v *view, w *entry) (store.Grant, *view, bool, error) {
+	l, err := a.placeLease(ctx)
+	if err != nil {
+		return store.Grant{}, nil, false, err
+	}
+	next, err := a.s.rehang(ctx, a.dir, w, l)
+	if err != nil || next != nil {
+		return store.Grant{}, next, false, a.placeFailed(err, l)
+	}
+	a.s.claims.waits(a.claim, w.mod)
+	a.s.rooms.enter(a.claim)
+	position := v.position(w.id)
+	return store.Grant{
+		Token: tokenAt(v.rev) | (maxTokens - 1), Position: position, Retry: v.retry(w.owner, position),
+	}, nil, true, nil
+}
+
+// placeLease is one that lives for WaitTTL after this ask began.
+func (a *ask) placeLease(ctx context.Context) (*lease, error) {
+	kind := leaseKind{seconds: seconds(a.req.WaitTTL), places: true}
+	return a.s.leases.get(ctx, kind, time.Until(a.began.Add(a.req.WaitTTL)))
+}
+
+func (a *ask) placeFailed(err error, l *lease) error {
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		a.s.leases.of(leaseKind{seconds: l.seconds, places: true}).drop(l)
+	}
+	return err
+}
+
+func (a *ask) held(mod int64, token uint64, holds int) (store.Grant, error) {
+	s := a.s
+	s.rooms.leave(a.claim)
+	if !s.claims.held(a.claim, a.lease, mod, token, a.req.TTL) {
+		return store.Grant{}, store.ErrLost
+	}
+	return store.Grant{Held: true, Token: token, TTL: min(a.req.TTL, a.lease.remains(a.began)), Holds: holds}, nil
+}
+
+// viewOf reads the range in a transaction's answer.
+func viewOf(dir string, answer *clientv3.TxnResponse) (*view, error) {
+	last := answer.Responses[len(answer.Responses)-1].GetResponse().(*etcdserverpb.ResponseOp_ResponseRange)
+	return parseView(dir, answer.Header.Revision, last.ResponseRange.Kvs)
+}
+
+// settle grants what the model grants now. It returns v if that is nothing,
+// else the next view.
+func (s *Store) settle(ctx context.Context, dir string, v *view) (*view, error) {
+	all := v.promotions()
+	if len(all) == 0 {
+		return v, nil
+	}
+	next, _, err := s.commit(ctx, dir, v, all, 0)
+	return next, err
+}
+
+// commit makes holds of requests if nothing of the name has been written since v
+// and what they build on is still there, and says whether it did. What was
+// deleted meanwhile cannot be in the way. Each stays on its lease, if l is zero.
+// It returns what there is after that.
+func (s *Store) commit(ctx context.Context, dir string, v *view, all []promotion, l clientv3.LeaseID) (next *view, done bool, err error) {
+	conditions := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(dir).WithPrefix(), "<", v.rev+1)}
+	var puts []clientv3.Op
+	for _, p := range all {
+		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(p.waiter.key), "=", p.waiter.create))
+		if p.on != nil {
+			conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(p.on.key), "=", p.on.create))
+		}
+		lease := l
+		if lease == 0 {
+			lease = p.waiter.lease
+		}
+		puts = append(puts, clientv3.OpPut(p.waiter.key, p.waiter.asHold(p.token), clientv3.WithLease(lease)))
+	}
+	get := clientv3.OpGet(dir, clientv3.WithPrefix())
+	answer, err := s.client.Txn(ctx).If(conditions...).Then(append(puts, get)...).Else(get).Commit()
+	if err != nil {
+		return nil, false, err
+	}
+	next, err = viewOf(dir, answer)
+	return next, answer.Succeeded, err
+}
+
+// rehang puts an entry on another lease, if it is not there already. It returns
+// the next view if the entry has changed since it was read.
+func (s *Store) rehang(ctx context.Context, dir string, e *entry, l *lease) (*view, error) {
+	if e.lease == l.id {
+		return nil, nil
+	}
+	value := e.asWaiter()
+	if e.held {
+		value = e.asHold(fixedToken(e.token))
+	}
+	answer, err := s.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.ModRevision(e.key), "=", e.mod)).
+		Then(clientv3.OpPut(e.key, value, clientv3.WithLease(l.id))).
+		Else(clientv3.OpGet(dir, clientv3.WithPrefix())).
+		Commit()
+	if err != nil {
+		return nil, err
+	}
+	if !answer.Succeeded {
+		return viewOf(dir, answer)
+	}
+	e.mod, e.lease = answer.Header.Revision, l.id
+	return nil, nil
+}
+
+// MinTTL implements [store.Store]: the server's shortest lease, in whole
+// seconds. It follows from its election timeout.
+func (s *Store) MinTTL() time.Duration { return s.minTTL }

@@ -1,0 +1,99 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/dlock-go/dlock/internal/storeurl"
+)
+
+// What suits a client that carries locks and nothing else.
+const (
+	dialTimeout = 3 * time.Second
+	// A connection that has said nothing for two seconds is probed, and given up
+	// when no answer has come for two more: a half-open one must not eat a lease.
+	probeAfter  = 2 * time.Second
+	giveUpAfter = 2 * time.Second
+)
+
+// ErrInvalidURL: [Open] was given something that is no URL of this store. The
+// error does not repeat the URL, which may contain a password.
+var ErrInvalidURL = storeurl.ErrInvalid
+
+// Open connects to the members of a URL and returns a handle, whose Close closes
+// the connections. It blocks until a member has answered, six seconds at most,
+// and fails if none does.
+//
+//	etcd://[user:password@]host[:port][,host[:port]...][/prefix][?parameters]
+//
+// Special characters of user and password are percent-encoded. The parameters:
+//
+//	user, password    instead of those before the hosts
+//	dial_timeout      for the first connection, 3s by default
+//	tls               true: with TLS, as any of the next four asks for too
+//	ca_file           PEM file of the authority, instead of the system's
+//	cert_file, key_file   PEM files; the certificate is read anew for each connection
+//	server_name       the name in the members' certificate
+//
+// An unknown parameter is an error.
+func Open(rawURL string) (*Store, error) {
+	config, opts, err := parseURL(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*config.DialTimeout)
+	defer cancel()
+	client, err := clientv3.New(*config)
+	if err != nil {
+		return nil, fmt.Errorf("etcd: connect to %s: %w", strings.Join(config.Endpoints, ", "), err)
+	}
+	s, err := newStore(ctx, client, opts)
+	if err != nil {
+		client.Close()
+		return nil, err
+	}
+	s.owned = true
+	return s, nil
+}
+
+// parseURL says what client and options a URL asks for.
+func parseURL(raw string) (*clientv3.Config, *Options, error) {
+	u, err := storeurl.Parse(raw, "2379", "etcd")
+	if err != nil {
+		return nil, nil, fmt.Errorf("etcd: %w", err)
+	}
+	c := &clientv3.Config{
+		Endpoints: u.Hosts, Username: u.User, Password: u.Password, DialTimeout: dialTimeout,
+		DialKeepAliveTime: probeAfter, DialKeepAliveTimeout: giveUpAfter, PermitWithoutStream: true,
+		Logger: zap.NewNop(),
+	}
+	p := &u.Parameters
+	opts := &Options{Prefix: strings.TrimSuffix(u.Path, "/")}
+	if user, password := p.Text("user"), p.Text("password"); user+password != "" {
+		if c.Username+c.Password != "" {
+			p.Fail("user and password are given twice")
+		}
+		c.Username, c.Password = user, password
+	}
+	if c.Username == "" && c.Password != "" {
+		p.Fail("a password needs a user")
+	}
+	if d := p.Duration("dial_timeout"); d != 0 {
+		c.DialTimeout = d
+	}
+	secure, files := p.Flag("tls", false), p.TLS()
+	if err := p.Done(); err != nil {
+		return nil, nil, fmt.Errorf("etcd: %w", err)
+	}
+	if secure || files.Given() {
+		if c.TLS, err = files.Config(u.Hosts[0]); err != nil {
+			return nil, nil, fmt.Errorf("etcd: %w", err)
+		}
+	}
+	return c, opts, nil
+}

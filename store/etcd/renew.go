@@ -1,0 +1,202 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/dlock-go/dlock/store"
+)
+
+// Renew implements [store.Store]. For all holds that hang on one lease it takes
+// two round trips: the lease is renewed, and the server asked which keys hang
+// on it, since a key may have been deleted while its lease lives. A hold that
+// hangs on another lease than its TTL asks for, as a promoted one does, is moved
+// first, which takes one more. It blocks until all are answered or ctx ends.
+func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
+	results := make([]error, len(holds))
+	if err := s.ready(ctx); err != nil {
+		for i := range results {
+			results[i] = err
+		}
+		return results
+	}
+	r := &renewal{s: s, ctx: ctx, holds: holds, results: results, on: make(map[*lease][]int)}
+	var moving sync.WaitGroup
+	for i, ref := range holds {
+		c := s.claims.find(ref.ID)
+		if c == nil {
+			moving.Go(func() { r.move(i) })
+			continue
+		}
+		l, _, _, over := s.claims.known(c)
+		switch {
+		case over:
+			results[i] = store.ErrLost
+		case l == nil || l.seconds != seconds(ref.TTL):
+			moving.Go(func() { r.move(i) })
+		default:
+			r.put(l, i)
+		}
+	}
+	moving.Wait()
+	var renewing sync.WaitGroup
+	for l, index := range r.on {
+		renewing.Go(func() { r.lease(l, index) })
+	}
+	renewing.Wait()
+	return results
+}
+
+// renewal is one call of Renew.
+type renewal struct {
+	s       *Store
+	ctx     context.Context
+	holds   []store.Ref
+	results []error // each written by one goroutine
+
+	mu sync.Mutex
+	on map[*lease][]int // which holds hang on a lease
+}
+
+func (r *renewal) put(l *lease, i int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.on[l] = append(r.on[l], i)
+}
+
+// move reads a hold and hangs it on the lease for its TTL.
+func (r *renewal) move(i int) {
+	l, err := r.s.adopt(r.ctx, r.holds[i])
+	if err != nil {
+		r.results[i] = err
+		return
+	}
+	r.put(l, i)
+}
+
+// adopt makes a hold one of this handle's, on a lease of this handle.
+func (s *Store) adopt(ctx context.Context, ref store.Ref) (*lease, error) {
+	dir := s.keys.dir(ref.Name)
+	key := dir + ref.ID
+	answer, err := s.client.Get(ctx, key)
+	if err != nil {
+		return nil, s.outcome(err)
+	}
+	if len(answer.Kvs) == 0 {
+		return nil, store.ErrLost
+	}
+	e, err := parseEntry(dir, answer.Kvs[0])
+	if err != nil {
+		return nil, err
+	}
+	req := store.Request{Name: ref.Name, Owner: e.owner, ID: e.id, Mode: e.mode, TTL: ref.TTL, WaitTTL: e.wait, Tokens: e.tokens, Label: e.label}
+	c := s.claims.find(ref.ID)
+	var l *lease
+	if c != nil && c.req.Fixed {
+		l, err = s.grantLease(ctx, seconds(ref.TTL))
+	} else {
+		l, err = s.leases.get(ctx, leaseKind{seconds: seconds(ref.TTL)}, ref.TTL*2/3)
+	}
+	if err != nil {
+		return nil, s.outcome(err)
+	}
+	if !e.held {
+		if e, err = s.promoted(ctx, dir, ref.ID); err != nil {
+			return nil, err
+		}
+	}
+	for {
+		next, err := s.rehang(ctx, dir, e, l)
+		if err != nil {
+			if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+				s.leases.of(leaseKind{seconds: l.seconds}).drop(l)
+			}
+			return nil, s.outcome(err)
+		}
+		if next == nil {
+			break
+		}
+		if e = find(next.holds, ref.ID); e == nil {
+			return nil, store.ErrLost
+		}
+	}
+	c = s.claims.track(req, dir, key)
+	if !s.claims.held(c, l, e.mod, e.token, ref.TTL) {
+		return nil, store.ErrLost
+	}
+	return l, nil
+}
+
+// promoted settles a name and returns the hold that a waiter has become.
+func (s *Store) promoted(ctx context.Context, dir, id string) (*entry, error) {
+	answer, err := s.client.Get(ctx, dir, clientv3.WithPrefix())
+	if err != nil {
+		return nil, s.outcome(err)
+	}
+	v, err := parseView(dir, answer.Header.Revision, answer.Kvs)
+	if err != nil {
+		return nil, err
+	}
+	if v, err = s.settled(ctx, dir, v); err != nil {
+		return nil, s.outcome(err)
+	}
+	if h := find(v.holds, id); h != nil {
+		return h, nil
+	}
+	return nil, store.ErrLost
+}
+
+// lease renews one lease and the holds that hang on it.
+func (r *renewal) lease(l *lease, index []int) {
+	fail := func(err error) {
+		for _, i := range index {
+			r.results[i] = err
+		}
+	}
+	switch err := r.s.keepAlive(r.ctx, l); {
+	case errors.Is(err, rpctypes.ErrLeaseNotFound):
+		r.s.leases.of(leaseKind{seconds: l.seconds}).drop(l)
+		fail(store.ErrLost)
+		return
+	case err != nil:
+		fail(r.s.outcome(err))
+		return
+	}
+	answer, err := r.s.client.TimeToLive(r.ctx, l.id, clientv3.WithAttachedKeys())
+	if err != nil {
+		fail(r.s.outcome(err))
+		return
+	}
+	keys := make(map[string]bool, len(answer.Keys))
+	for _, key := range answer.Keys {
+		keys[string(key)] = true
+	}
+	for _, i := range index {
+		r.results[i] = r.one(l, r.holds[i], keys)
+	}
+}
+
+// one says what has become of one hold. That its key is missing is asked again:
+// the member that answered may be a little behind.
+func (r *renewal) one(l *lease, ref store.Ref, keys map[string]bool) error {
+	key := r.s.keys.entry(ref.Name, ref.ID)
+	if !keys[key] {
+		answer, err := r.s.client.Get(r.ctx, key)
+		if err != nil {
+			return r.s.outcome(err)
+		}
+		on := func() bool { return clientv3.LeaseID(answer.Kvs[0].Lease) == l.id }
+		if len(answer.Kvs) == 0 || !on() {
+			return store.ErrLost
+		}
+	}
+	c := r.s.claims.find(ref.ID)
+	if c == nil || !r.s.claims.renewed(c, ref.TTL) {
+		return store.ErrLost
+	}
+	return nil
+}
