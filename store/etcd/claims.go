@@ -151,6 +151,21 @@ func (cs *claims) known(c *claim) (l *lease, mod int64, token uint64, over bool)
 	return c.lease, c.mod, c.token, c.over
 }
 
+// entry is the hold of a claim as far as this handle knows, or nil.
+func (cs *claims) entry(c *claim) *entry {
+	if c == nil {
+		return nil
+	}
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if c.token == 0 {
+		return nil
+	}
+	e := newEntry(c.key, c.req)
+	e.held, e.mod, e.token = true, c.mod, c.token
+	return e
+}
+
 // sweep ends claims at their deadlines until the handle is closed; the leases
 // do the rest.
 func (cs *claims) sweep() {

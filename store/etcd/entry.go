@@ -47,6 +47,14 @@ func newEntry(key string, req store.Request) *entry {
 	}
 }
 
+// request is what an entry was asked for by, as far as it says so.
+func (e *entry) request(ref store.Ref) store.Request {
+	return store.Request{
+		Name: ref.Name, Owner: e.owner, ID: e.id, Mode: e.mode, TTL: ref.TTL, WaitTTL: e.wait,
+		Tokens: e.tokens, Label: e.label,
+	}
+}
+
 // fixedToken and newToken say which token a hold gets: a number, or, with an at sign, an
 // offset to that of the transaction that writes it, which is not known before.
 func fixedToken(token uint64) string    { return strconv.FormatUint(token, 10) }

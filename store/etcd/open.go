@@ -8,6 +8,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"github.com/dlock-go/dlock/internal/storeurl"
 )
@@ -19,6 +21,9 @@ const (
 	// when no answer has come for two more: a half-open one must not eat a lease.
 	probeAfter  = 2 * time.Second
 	giveUpAfter = 2 * time.Second
+	// The pauses before a broken connection is opened again.
+	firstReconnect = 50 * time.Millisecond
+	lastReconnect  = time.Second
 )
 
 // ErrInvalidURL: [Open] was given something that is no URL of this store. The
@@ -71,6 +76,11 @@ func parseURL(raw string) (*clientv3.Config, *Options, error) {
 		Endpoints: u.Hosts, Username: u.User, Password: u.Password, DialTimeout: dialTimeout,
 		DialKeepAliveTime: probeAfter, DialKeepAliveTimeout: giveUpAfter, PermitWithoutStream: true,
 		Logger: zap.NewNop(),
+		// By default a broken connection is tried again after up to two minutes.
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: firstReconnect, Multiplier: 1.6, Jitter: 0.2, MaxDelay: lastReconnect},
+			MinConnectTimeout: dialTimeout,
+		})},
 	}
 	p := &u.Parameters
 	opts := &Options{Prefix: strings.TrimSuffix(u.Path, "/")}

@@ -81,21 +81,16 @@ func (r *renewal) move(i int) {
 // adopt makes a hold one of this handle's, on a lease of this handle.
 func (s *Store) adopt(ctx context.Context, ref store.Ref) (*lease, error) {
 	dir := s.keys.dir(ref.Name)
-	key := dir + ref.ID
-	answer, err := s.client.Get(ctx, key)
-	if err != nil {
-		return nil, s.outcome(err)
-	}
-	if len(answer.Kvs) == 0 {
-		return nil, store.ErrLost
-	}
-	e, err := parseEntry(dir, answer.Kvs[0])
-	if err != nil {
-		return nil, err
-	}
-	req := store.Request{Name: ref.Name, Owner: e.owner, ID: e.id, Mode: e.mode, TTL: ref.TTL, WaitTTL: e.wait, Tokens: e.tokens, Label: e.label}
 	c := s.claims.find(ref.ID)
+	e := s.claims.entry(c)
+	if e == nil {
+		var err error
+		if e, err = s.promoted(ctx, dir, ref.ID); err != nil {
+			return nil, err
+		}
+	}
 	var l *lease
+	var err error
 	if c != nil && c.req.Fixed {
 		l, err = s.grantLease(ctx, seconds(ref.TTL))
 	} else {
@@ -103,11 +98,6 @@ func (s *Store) adopt(ctx context.Context, ref store.Ref) (*lease, error) {
 	}
 	if err != nil {
 		return nil, s.outcome(err)
-	}
-	if !e.held {
-		if e, err = s.promoted(ctx, dir, ref.ID); err != nil {
-			return nil, err
-		}
 	}
 	for {
 		next, err := s.rehang(ctx, dir, e, l)
@@ -124,14 +114,14 @@ func (s *Store) adopt(ctx context.Context, ref store.Ref) (*lease, error) {
 			return nil, store.ErrLost
 		}
 	}
-	c = s.claims.track(req, dir, key)
+	c = s.claims.track(e.request(ref), dir, e.key)
 	if !s.claims.held(c, l, e.mod, e.token, ref.TTL) {
 		return nil, store.ErrLost
 	}
 	return l, nil
 }
 
-// promoted settles a name and returns the hold that a waiter has become.
+// promoted reads and settles a name and returns the hold that a waiter has become.
 func (s *Store) promoted(ctx context.Context, dir, id string) (*entry, error) {
 	answer, err := s.client.Get(ctx, dir, clientv3.WithPrefix())
 	if err != nil {

@@ -208,7 +208,9 @@ func (r *room) look() {
 	if r.view == nil {
 		return
 	}
-	r.pass(r.view, false)
+	for _, t := range r.pass(r.view) {
+		r.rs.s.tasks.Go(func() { r.rs.s.confirm(t.c, t.h) })
+	}
 	if r.busy || r.view.rev < r.behind ||
 		!slices.ContainsFunc(r.view.promotions(), func(p promotion) bool { return r.waiting[p.waiter.id] != nil }) {
 		return
@@ -218,33 +220,49 @@ func (r *room) look() {
 	r.rs.s.tasks.Go(func() { r.grant(view) })
 }
 
-// pass tells those who wait and have a hold in v.
-func (r *room) pass(v *view, confirmed bool) {
+// news is that a claim has become a hold.
+type news struct {
+	c *claim
+	h *entry
+}
+
+// pass returns the news of those who wait and have a hold in v, and ends their
+// waiting. Callers have rooms.mu.
+func (r *room) pass(v *view) (all []news) {
 	for _, h := range v.holds {
 		if c := r.waiting[h.id]; c != nil {
 			r.remove(h.id)
-			r.rs.s.tasks.Go(func() { r.rs.s.tell(c, h, confirmed) })
+			all = append(all, news{c, h})
 		}
 	}
+	return all
 }
 
-// grant carries out what v says is to be granted, if that is still so.
+// grant carries out what v says is to be granted, if that is still so. A hold
+// lasts WaitTTL from its grant, so the leases are renewed at the same time.
 func (r *room) grant(v *view) {
 	s := r.rs.s
 	pause := firstRegrant
 	for {
 		ctx, cancel := context.WithTimeout(s.ctx, callTimeout)
+		kept := s.keepPlaces(ctx, r.owners(v))
 		next, err := s.settle(ctx, r.dir, v)
-		cancel()
 		if err == nil {
 			r.rs.mu.Lock()
-			defer r.rs.mu.Unlock()
 			r.busy = false
 			r.behind = max(r.behind, next.written())
-			r.pass(next, true)
+			told := r.pass(next)
 			r.look()
+			r.rs.mu.Unlock()
+			if isTrue(ctx, kept) {
+				for _, t := range told {
+					s.tell(t.c, t.h)
+				}
+			}
+			cancel()
 			return
 		}
+		cancel()
 		if !sleep(s.ctx, pause) {
 			return
 		}
@@ -252,29 +270,60 @@ func (r *room) grant(v *view) {
 	}
 }
 
-// tell passes a grant on. A hold lasts WaitTTL from its grant, so its lease is
-// renewed first. What only the watch has said is confirmed meanwhile.
-func (s *Store) tell(c *claim, h *entry, confirmed bool) {
+// owners are the claims that v grants something, with their leases.
+func (r *room) owners(v *view) map[clientv3.LeaseID]*claim {
+	r.rs.mu.Lock()
+	defer r.rs.mu.Unlock()
+	m := make(map[clientv3.LeaseID]*claim)
+	for _, p := range v.promotions() {
+		if c := r.waiting[p.waiter.id]; c != nil {
+			m[p.waiter.lease] = c
+		}
+	}
+	return m
+}
+
+// keepPlaces renews the leases of places; the channel says whether all live.
+func (s *Store) keepPlaces(ctx context.Context, m map[clientv3.LeaseID]*claim) <-chan bool {
+	kept := make(chan bool, 1)
+	s.tasks.Go(func() {
+		for id, c := range m {
+			if s.keepPlace(ctx, c, id) != nil {
+				kept <- false
+				return
+			}
+		}
+		kept <- true
+	})
+	return kept
+}
+
+// isTrue waits for an answer, or the end of ctx.
+func isTrue(ctx context.Context, answer <-chan bool) bool {
+	select {
+	case ok := <-answer:
+		return ok
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// confirm reads a hold that only the watch has told of, renews its lease, and
+// passes the grant on. If that fails, who waits asks again and is told then.
+func (s *Store) confirm(c *claim, h *entry) {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(s.ctx), callTimeout)
 	defer cancel()
-	read := make(chan bool, 1)
-	if confirmed {
-		read <- true
-	} else {
-		s.tasks.Go(func() {
-			answer, err := s.client.Get(ctx, h.key)
-			read <- err == nil && len(answer.Kvs) > 0 && answer.Kvs[0].ModRevision >= h.mod
-		})
+	kept := s.keepPlaces(ctx, map[clientv3.LeaseID]*claim{h.lease: c})
+	answer, err := s.client.Get(ctx, h.key)
+	if err == nil && len(answer.Kvs) > 0 && answer.Kvs[0].ModRevision >= h.mod && isTrue(ctx, kept) {
+		s.tell(c, h)
 	}
-	if err := s.keepPlace(ctx, c, h.lease); err != nil {
-		return // who waits asks again, and is told then
-	}
-	select {
-	case ok := <-read:
-		if ok && s.claims.held(c, nil, h.mod, h.token, c.req.WaitTTL) {
-			s.sinks.Push(store.Event{ID: h.id, Token: h.token})
-		}
-	case <-ctx.Done():
+}
+
+// tell passes a confirmed grant on.
+func (s *Store) tell(c *claim, h *entry) {
+	if s.claims.held(c, nil, h.mod, h.token, c.req.WaitTTL) {
+		s.sinks.Push(store.Event{ID: h.id, Token: h.token})
 	}
 }
 
