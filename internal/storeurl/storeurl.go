@@ -159,8 +159,9 @@ func (p *Parameters) Flag(name string, otherwise bool) bool {
 
 // Done returns what is wrong. An error matches ErrInvalid.
 func (p *Parameters) Done() error {
-	for name := range p.values {
-		p.Fail("unknown parameter %q", name)
+	if len(p.values) > 0 {
+		// Not which: it may be the end of a password with a ? in it.
+		p.Fail("there is an unknown parameter (a ? in a password is written %%3F)")
 	}
 	return p.err
 }

@@ -205,11 +205,12 @@ func (k *checkup) rights() {
 	for _, try := range tries {
 		switch err := try.do(); {
 		case err == nil:
-		case replyIs(err, "NOPERM"):
+		case replyIs(err, "NOPERM"), errors.Is(err, store.ErrRefused) && !replyIs(err, "OOM", "NOAUTH", "WRONGPASS"):
 			k.warn("rights", "the user may not %s: %v", try.what, err)
 		case errors.Is(err, store.ErrLost): // what came before it has failed
 		default:
 			k.warn("unreachable", "cannot %s: %v", try.what, err)
+			return
 		}
 	}
 }
@@ -225,30 +226,30 @@ func ref(r store.Request) store.Ref {
 	return store.Ref{Name: r.Name, Owner: r.Owner, ID: r.ID, Mode: r.Mode, TTL: r.TTL}
 }
 
-// subscribe subscribes to a channel of its own and ends that as soon as it is
-// confirmed.
+// subscribe subscribes to a channel of its own, as a request that waits does.
 func (k *checkup) subscribe(name string) error {
-	c := k.s.client
-	channel := k.s.keys.channel(partition(name), newID())
-	confirmed := make(chan struct{}, 1)
-	ctx := rueidis.WithOnSubscriptionHook(k.ctx, func(s rueidis.PubSubSubscription) {
-		if s.Kind == "ssubscribe" {
-			confirmed <- struct{}{}
-		}
+	ctx, cancel := context.WithCancel(k.ctx)
+	defer cancel()
+	confirmed := false
+	ctx = rueidis.WithOnSubscriptionHook(ctx, func(s rueidis.PubSubSubscription) {
+		confirmed = true
+		cancel()
 	})
-	ended := make(chan error, 1)
-	go func() {
-		ended <- c.Receive(ctx, c.B().Ssubscribe().Channel(channel).Build(), func(rueidis.PubSubMessage) {})
-	}()
-	select {
-	case err := <-ended:
-		return err
-	case <-confirmed:
+	node := ""
+	for {
+		links := links{client: k.s.client, open: make(map[string]*link)}
+		l := links.take(node)
+		err := l.receive(ctx, k.s.keys.channel(partition(name), newID()), func(rueidis.PubSubMessage) {})
+		links.put(l, true)
+		if confirmed {
+			return nil
+		}
+		moved, ok := movedTo(err)
+		if !ok || moved == node {
+			return err
+		}
+		node = moved
 	}
-	if err := c.Do(k.ctx, c.B().Sunsubscribe().Channel(channel).Build()).Error(); err != nil {
-		return err
-	}
-	return <-ended
 }
 
 func (k *checkup) publish(name string) error {

@@ -30,6 +30,25 @@ var refusals = []string{"NOPERM", "NOAUTH", "WRONGPASS", "OOM"}
 // foreignReply is how the scripts' own errors begin, about data that is not theirs.
 const foreignReply = "DLOCKFOREIGN"
 
+// refused reports whether a reply is one of the refusals. What the user may not
+// do inside a script is NOPERM since Redis 7.2; before, it has only words.
+func refused(text string) bool {
+	return hasCode(text, refusals...) || strings.HasPrefix(strings.TrimPrefix(text, "ERR "), "The user executing the script can't ")
+}
+
+// foreign reports whether a reply is about data that is not of the scripts: they
+// or Redis have said so, or the script broke off because a number was none.
+func foreign(text string) bool {
+	text = strings.TrimPrefix(text, "ERR ") // rueidis takes it off, a script does not
+	switch {
+	case hasCode(text, foreignReply, "WRONGTYPE"):
+		return true
+	case refused(text), hasCode(text, passing...), strings.Contains(text, "SCRIPT KILL"):
+		return false
+	}
+	return strings.Contains(text, "user_script:") || strings.Contains(text, "value is not a")
+}
+
 // replyIs reports whether err is an error reply that begins with one of the
 // codes. A reply is looked for in the whole chain, which rueidis.IsRedisErr
 // does not do.
@@ -50,21 +69,24 @@ func hasCode(text string, codes ...string) bool {
 	return false
 }
 
-// notRun: the server certainly did not run the call, and may do so soon.
-func notRun(err error) bool { return replyIs(err, passing...) }
+// notRun: the server certainly did not run the call, and may do so soon. Or
+// rueidis knows no server for the slot and has not sent it.
+func notRun(err error) bool { return replyIs(err, passing...) || errors.Is(err, rueidis.ErrNoSlot) }
 
 // outcome turns what rueidis returned into what the contract says: a sentinel
 // for "certainly not", anything else for unknown. The text of a reply is kept;
 // it names commands, never arguments.
 func (s *Store) outcome(err error) error {
+	var reply *rueidis.RedisError
+	said := errors.As(err, &reply)
 	switch {
 	case err == nil:
 		return nil
 	case s.closed():
 		return store.ErrClosed
-	case replyIs(err, foreignReply, "WRONGTYPE"):
+	case said && foreign(reply.Error()):
 		return fmt.Errorf("redis: %w: %w", store.ErrForeignKey, err)
-	case replyIs(err, refusals...):
+	case said && refused(reply.Error()):
 		return fmt.Errorf("redis: %w: %w", store.ErrRefused, err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
@@ -75,9 +97,9 @@ func (s *Store) outcome(err error) error {
 // outcomeText is outcome for an error that a script caught and returned as text.
 func outcomeText(text string) error {
 	switch {
-	case hasCode(text, foreignReply, "WRONGTYPE"):
+	case foreign(text):
 		return fmt.Errorf("redis: %w: %s", store.ErrForeignKey, text)
-	case hasCode(text, refusals...):
+	case refused(text):
 		return fmt.Errorf("redis: %w: %s", store.ErrRefused, text)
 	}
 	return fmt.Errorf("redis: %s", text)

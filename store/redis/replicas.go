@@ -114,6 +114,6 @@ func (s *Store) confirm(ctx context.Context, e store.Event) {
 		return
 	}
 	if held, err := reply.AsInt64(); err == nil && held == 1 {
-		s.wakeups.push(e)
+		s.wakeups.sinks.Push(e)
 	}
 }

@@ -24,7 +24,7 @@ if call('EXISTS', KEYS[2]) == 0 then
   if before and not (#before == #token and before < token and string.match(before, '^%d+$')) then
     -- The counter is not behind the clock, or no counter. Put it right.
     local number = string.match(before, '^%d+$') and tonumber(before)
-    if not number or number + tokens > 9007199254740992 then
+    if not number or number >= 9007199254740992 - tokens then
       call('SET', KEYS[1], before)
       return {err = 'DLOCKFOREIGN the token counter'}
     end
@@ -44,7 +44,7 @@ local tokens, label = tonumber(ARGV[5]), ARGV[6]
 local waiting, channel = string.match(ARGV[7], '^(%d+) (%S+)$')
 
 present()
-if last + tokens > most then
+if last >= most - tokens then
   foreign('the token counter')
 end
 open(2)
@@ -52,7 +52,10 @@ settle()
 
 local function held()
   local left = deadline_of(id) - now
-  local count = tonumber(redis.call('HGET', lock, 'o:' .. owner))
+  local count = holds_of(owner)
+  if count < 1 then
+    foreign('a count of holds')
+  end
   local token = tonumber(hold(id).token)
   close()
   return {1, token, left, count}

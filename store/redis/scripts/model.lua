@@ -74,7 +74,8 @@ local function buried(id)
 end
 
 local function holds_of(owner)
-  return tonumber(redis.call('HGET', lock, 'o:' .. owner) or 0)
+  local number = redis.call('HGET', lock, 'o:' .. owner) or '0'
+  return #number < 16 and string.match(number, '^%d+$') and tonumber(number) or foreign('a count of holds')
 end
 
 -- deadline of a hold, or nil if the id is none.
@@ -216,7 +217,7 @@ end
 -- issue reserves consecutive tokens and returns the first, or nil if there are none left.
 local function issue(tokens)
   local first = math.max(last + 1, micros)
-  if first + tokens > most then
+  if first > most - tokens then
     return nil
   end
   last, issued = first + tokens - 1, true

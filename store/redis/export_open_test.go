@@ -1,0 +1,29 @@
+package redis
+
+import (
+	"context"
+	"errors"
+
+	"github.com/redis/rueidis"
+
+	"github.com/dlock-go/dlock/store"
+)
+
+// KeysOf are the keys of a name: the counter of its partition, its lock, and
+// what else the format has.
+func KeysOf(name string) []string { return newLayout("dlock").keys(name) }
+
+// Partition is the partition of a name.
+func Partition(name string) int { return partition(name) }
+
+// ParseURL is what Open makes of a URL before it connects.
+func ParseURL(raw string) (*rueidis.ClientOption, *Options, error) { return parseURL(raw) }
+
+// Prolong is how a hold is renewed while its slot moves.
+func Prolong(ctx context.Context, s *Store, ref store.Ref) error { return s.prolong(ctx, ref) }
+
+// TryChannels subscribes to a channel of a name, ends that, and sends to one.
+func TryChannels(ctx context.Context, s *Store, name string) error {
+	k := &checkup{s: s, ctx: ctx}
+	return errors.Join(k.subscribe(name), k.publish(name))
+}

@@ -1,0 +1,134 @@
+package redis_test
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+)
+
+// mortal is the lease of those who die, and of those who wait for them.
+var mortal = dlock.Options{TTL: 2 * time.Second}
+
+// startWaiter starts a child that waits for the lock.
+func (s *site) startWaiter(job, name string) *child {
+	s.t.Helper()
+	before := len(s.state(name).Queue)
+	c := startChild(s.t, job, s.server.URL(), name, mortal.TTL)
+	s.queued(name, before+1)
+	return c
+}
+
+// A holder is killed and nobody says so. Whoever waits gets in when the lease is
+// over, not before and hardly later.
+func TestFault48HolderKilled(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	c := s.near(dlock.Options{TTL: mortal.TTL, WaitTTL: 10 * mortal.TTL}) // asks when it is told to
+	holder := startChild(t, "hold", s.server.URL(), "a", mortal.TTL)
+	token := holder.says("held")
+	waits := begin(t, c, "a")
+	s.queued("a", 1)
+	holder.kill()
+	asked := time.Now()
+	left := s.state("a").Holders[0].Remaining
+	answered := time.Now()
+	waits.waits()
+	h, at := waits.granted(patience)
+	if early := asked.Add(left).Sub(at); early > time.Millisecond {
+		t.Errorf("granted %v before the lease was over", early)
+	}
+	if after := at.Sub(answered.Add(left)); after > 50*time.Millisecond+late {
+		t.Errorf("granted %v after the lease was over", after)
+	}
+	if n, _ := strconv.ParseUint(token, 10, 64); n == 0 || h.Token() <= n {
+		t.Errorf("the token is %d after %s", h.Token(), token)
+	}
+	unlock(t, h)
+}
+
+// The process at the head of the queue is killed. The next in line get in within
+// its lease, in their order.
+func TestFault49HeadOfQueueKilled(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	holder, second, third := s.near(mortal), s.near(mortal), s.near(mortal)
+	h := s.lock(holder, "a")
+	head := s.startWaiter("hold", "a")
+	waits2 := begin(t, second, "a")
+	s.queued("a", 2)
+	waits3 := begin(t, third, "a")
+	s.queued("a", 3)
+	head.kill()
+	released := time.Now()
+	unlock(t, h)
+	h2, at := waits2.granted(patience)
+	if after := at.Sub(released); after > mortal.TTL+50*time.Millisecond+late {
+		t.Errorf("granted %v after the release, with a lease of %v", after, mortal.TTL)
+	}
+	waits3.waits()
+	unlock(t, h2)
+	h3, _ := waits3.granted(soon)
+	unlock(t, h3)
+	s.over("a", mortal)
+}
+
+// The waiter who is woken dies with the baton in its hand. The next one gets in
+// when its lease is over.
+func TestFault50WokenWaiterKilled(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	holder, c := s.near(mortal), s.near(mortal)
+	h := s.lock(holder, "a")
+	woken := s.startWaiter("woken", "a")
+	woken.says("queued")
+	waits := begin(t, c, "a")
+	s.queued("a", 2)
+	released := time.Now()
+	unlock(t, h)
+	woken.says("woken")
+	woken.kill()
+	next, at := waits.granted(patience)
+	switch after := at.Sub(released); {
+	case after < mortal.TTL-time.Millisecond:
+		t.Errorf("granted %v after the release: the fault has not bitten", after)
+	case after > mortal.TTL+50*time.Millisecond+late:
+		t.Errorf("granted %v after the release, with a lease of %v", after, mortal.TTL)
+	}
+	s.holds(next)
+	unlock(t, next)
+	s.over("a", mortal)
+}
+
+// A process is killed while it holds many locks. All are free when their leases
+// are over, and the next holders' tokens are greater.
+func TestFault78ProcessKilled(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	const locks = 5
+	var tokens [locks]uint64
+	var children []*child
+	for i := range locks {
+		children = append(children, startChild(t, "hold", s.server.URL(), strconv.Itoa(i), mortal.TTL))
+	}
+	for i, c := range children {
+		tokens[i], _ = strconv.ParseUint(c.says("held"), 10, 64)
+	}
+	c := s.near(mortal)
+	for i := range locks {
+		_, err := c.Mutex(strconv.Itoa(i)).TryLockContext(t.Context())
+		mustBe(t, err, dlock.ErrHeld)
+	}
+	for _, c := range children {
+		c.kill()
+	}
+	for i := range locks {
+		h, _ := begin(t, c, strconv.Itoa(i)).granted(mortal.TTL + late)
+		if h.Token() <= tokens[i] || tokens[i] == 0 {
+			t.Errorf("lock %d: token %d after %d", i, h.Token(), tokens[i])
+		}
+		unlock(t, h)
+	}
+	s.over("0", mortal)
+}

@@ -1,0 +1,289 @@
+package redis_test
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/redis"
+)
+
+// patient waiters ask by themselves only every 2 s: whoever gets in sooner was
+// told to.
+var patient = dlock.Options{TTL: 6 * time.Second, WaitTTL: 6 * time.Second}
+
+// channels lists the wake-up channels that somebody listens to.
+func channels(server *redistest.Server) []string {
+	return strings.Fields(server.MustDo("PUBSUB", "SHARDCHANNELS"))
+}
+
+// The connection that brings events is killed and the lock released at that
+// moment, so that the event is lost. Each time the waiter gets in when the
+// connection is back.
+func TestFault44SubscriberKilled(t *testing.T) {
+	t.Parallel()
+	const rounds = 20
+	t.Run("one client", func(t *testing.T) {
+		t.Parallel()
+		s := newSite(t)
+		holder, c := s.near(patient), s.near(patient)
+		for range rounds {
+			s.killSubscriber(holder, c)
+		}
+		s.over("a", patient)
+	})
+	t.Run("a new client each time", func(t *testing.T) {
+		t.Parallel()
+		s := newSite(t)
+		holder := s.near(patient)
+		for range 5 {
+			s.killSubscriber(holder, s.near(patient))
+		}
+		s.over("a", patient)
+	})
+}
+
+// killSubscriber is one such round.
+func (s *site) killSubscriber(holder, c *dlock.Client) {
+	s.t.Helper()
+	h := s.lock(holder, "a")
+	waits := begin(s.t, c, "a")
+	s.queued("a", 1)
+	poll(s.t, "somebody listens", patience, func() bool { return len(channels(s.server)) > 0 })
+	if killed := s.server.MustDo("CLIENT", "KILL", "TYPE", "pubsub"); killed == "0" {
+		s.t.Fatal("no connection was killed: the fault has not bitten")
+	}
+	began := time.Now()
+	unlock(s.t, h)
+	next, at := waits.granted(soon)
+	if testing.Verbose() {
+		s.t.Logf("in after %v", at.Sub(began))
+	}
+	s.holds(next)
+	unlock(s.t, next)
+}
+
+// The lock is released after the server has queued the request and before the
+// wake-up channel is subscribed to: nobody hears the event.
+func TestFault45ReleaseBeforeSubscribed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.server.Addr}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	t.Run("store", func(t *testing.T) {
+		gate := newGate(client)
+		waiter := newStore(t, gate)
+		first, second := request("a", 1), request("a", 2)
+		if _, err := s.direct.Acquire(t.Context(), first); err != nil {
+			t.Fatal(err)
+		}
+		answer := make(chan store.Grant, 1)
+		go func() {
+			g, err := waiter.Acquire(t.Context(), second)
+			if err != nil {
+				t.Error(err)
+			}
+			answer <- g
+		}()
+		<-gate.subscribing
+		if err := s.direct.Release(t.Context(), refTo(first)); err != nil {
+			t.Fatal(err)
+		}
+		gate.open()
+		if g := <-answer; !g.Held {
+			t.Errorf("the answer is %+v, want held", g)
+		}
+		if err := waiter.Release(t.Context(), refTo(second)); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("client", func(t *testing.T) {
+		holder := s.near(patient)
+		for range 5 {
+			gate := newGate(client)
+			c := newClient(t, newStore(t, gate), patient)
+			h := s.lock(holder, "a")
+			waits := begin(t, c, "a")
+			<-gate.subscribing
+			unlock(t, h)
+			if n := len(s.state("a").Holders); n != 1 {
+				t.Fatalf("%d holders: the fault has not bitten", n)
+			}
+			waits.waits()
+			gate.open()
+			next, _ := waits.granted(soon)
+			s.holds(next)
+			unlock(t, next)
+		}
+	})
+	s.over("a", patient)
+}
+
+// gate is a client whose subscriptions wait until it is open.
+type gate struct {
+	rueidis.Client
+	subscribing chan struct{} // closed when the first one waits
+	begun       func()
+	isOpen      chan struct{}
+	open        func()
+}
+
+func newGate(c rueidis.Client) *gate {
+	g := &gate{Client: c, subscribing: make(chan struct{}), isOpen: make(chan struct{})}
+	g.begun = sync.OnceFunc(func() { close(g.subscribing) })
+	g.open = sync.OnceFunc(func() { close(g.isOpen) })
+	return g
+}
+
+func (g *gate) Dedicate() (rueidis.DedicatedClient, func()) {
+	c, cancel := g.Client.Dedicate()
+	return gated{c, g}, cancel
+}
+
+// gated is the connection that the subscriptions of a gate are on.
+type gated struct {
+	rueidis.DedicatedClient
+	g *gate
+}
+
+func (c gated) Receive(ctx context.Context, subscribe rueidis.Completed, f func(rueidis.PubSubMessage)) error {
+	c.g.begun()
+	select {
+	case <-c.g.isOpen:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return c.DedicatedClient.Receive(ctx, subscribe, f)
+}
+
+// A client that does not keep up with a flood on its channel is thrown out by
+// the server. When it reads again it finds the way back, and its turn.
+func TestFault46SlowSubscriberThrownOut(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "client-output-buffer-limit pubsub 1mb 1mb 1")
+	var wire stoppable
+	client, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{s.server.Addr}, ForceSingleClient: true, DisableCache: true,
+		AlwaysPipelining: true, PipelineMultiplex: -1, DialCtxFn: wire.dial,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	holder, c := s.near(patient), newClient(t, newStore(t, client), patient)
+	h := s.lock(holder, "a")
+	waits := begin(t, c, "a")
+	s.queued("a", 1)
+	poll(t, "it listens", patience, func() bool { return len(channels(s.server)) == 1 })
+	channel := channels(s.server)[0]
+
+	wire.stop()
+	t.Cleanup(wire.goOn)
+	junk := strings.Repeat("x", 1<<20)
+	poll(t, "it is thrown out", patience, func() bool {
+		s.server.MustDo("SPUBLISH", channel, junk)
+		return !strings.Contains(s.server.MustDo("INFO", "stats"), "client_output_buffer_limit_disconnections:0\r")
+	})
+	unlock(t, h)
+	waits.waits()
+	wire.goOn()
+	next, _ := waits.granted(soon)
+	s.holds(next)
+	unlock(t, next)
+	s.over("a", patient)
+}
+
+// stoppable makes connections that read nothing while they are stopped.
+type stoppable struct {
+	mu   sync.RWMutex // held by stop
+	goOn func()
+}
+
+func (w *stoppable) stop() {
+	w.mu.Lock()
+	w.goOn = sync.OnceFunc(w.mu.Unlock)
+}
+
+func (w *stoppable) dial(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+	conn, err := d.DialContext(ctx, "tcp", addr)
+	return &stoppableConn{conn, w}, err
+}
+
+type stoppableConn struct {
+	net.Conn
+	wire *stoppable
+}
+
+func (c *stoppableConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.wire.mu.RLock()
+	defer c.wire.mu.RUnlock()
+	return n, err
+}
+
+// A slot moves to another node while somebody waits in it. The server ends the
+// subscription; it is opened anew at the other node, where the event comes from.
+func TestFault47ChannelMoves(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, false)
+	name := nameOfNode(cluster, 2)
+	slot := redis.Slot(redis.LockKey(name))
+	asleep := dlock.Options{TTL: 30 * time.Second, WaitTTL: 30 * time.Second} // asks every 10 s
+	holder, c := newClient(t, open(t, cluster.URL()), asleep), newClient(t, open(t, cluster.URL()), asleep)
+	direct := open(t, cluster.URL())
+	queued := func() {
+		t.Helper()
+		poll(t, "the waiter is queued and listens", patience, func() bool {
+			state, err := direct.Inspect(t.Context(), name)
+			return err == nil && len(state.Queue) == 1 && len(channels(cluster.Master(slot))) == 1
+		})
+	}
+	for round, to := range []*redistest.Server{cluster.Nodes[0], cluster.Nodes[1], cluster.Nodes[2]} {
+		h := lock(t, holder, name)
+		waits := begin(t, c, name)
+		queued()
+		cluster.BeginMove(slot, to)
+		for cluster.MoveKeys(slot, to, 100) > 0 {
+		}
+		cluster.EndMove(slot, to)
+		ended := time.Now()
+		if round > 0 { // in the first the lock is released at that moment
+			queued() // at the new node, by its own doing
+			t.Logf("listens there %v after the move", time.Since(ended))
+		}
+		waits.waits()
+		unlock(t, h)
+		h, at := waits.granted(3 * soon) // rueidis asks for the new map of slots a second later
+		t.Logf("in %v after the move", at.Sub(ended))
+		unlock(t, h)
+	}
+	for _, node := range cluster.Nodes {
+		for _, key := range strings.Fields(node.MustDo("KEYS", "*")) {
+			if !strings.HasSuffix(key, "}:token") {
+				t.Error("left is", key)
+			}
+		}
+	}
+}
+
+// nameOfNode returns the name of a lock that node n has at first.
+func nameOfNode(c *redistest.Cluster, n int) string {
+	for i := 0; ; i++ {
+		if name := strconv.Itoa(i); c.Master(redis.Slot(redis.LockKey(name))) == c.Nodes[n] {
+			return name
+		}
+	}
+}

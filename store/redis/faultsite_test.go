@@ -1,0 +1,359 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/redis"
+)
+
+const (
+	// patience is how long a test waits for what has no bound of its own.
+	patience = 30 * time.Second
+	// late is what a bound on time gets on top, for a busy machine.
+	late = 400 * time.Millisecond
+	// soon is for what takes a few round trips.
+	soon = time.Second
+)
+
+// site is a server, a wire to it that can be tampered with, and a handle on its
+// locks that sees the server directly.
+type site struct {
+	t      *testing.T
+	server *redistest.Server
+	proxy  *redistest.Proxy
+	direct *redis.Store
+
+	shas  map[string]string // of the scripts: sha -> name
+	looks atomic.Int64      // calls of state
+
+	mu   sync.Mutex
+	sent map[string][][]string // script -> ARGV of the calls since the last on
+}
+
+const (
+	acquire = "acquire"
+	renew   = "renew"
+	release = "release"
+)
+
+// newSite starts the server and has it learn the scripts, so that a call is one
+// EVALSHA from now on.
+func newSite(t *testing.T, config ...string) *site {
+	t.Helper()
+	s := &site{t: t, server: redistest.Start(t, config...), shas: map[string]string{}}
+	s.proxy = redistest.StartProxy(t, s.server.Addr)
+	s.direct = open(t, s.server.URL())
+	h := open(t, s.proxy.URL())
+	req := request("learn", 1)
+	for _, call := range []struct {
+		name string
+		do   func() error
+	}{
+		{acquire, func() error { _, err := h.Acquire(t.Context(), req); return err }},
+		{renew, func() error { return h.Renew(t.Context(), []store.Ref{refTo(req)})[0] }},
+		{release, func() error { return h.Release(t.Context(), refTo(req)) }},
+	} {
+		s.proxy.Plan(func(_ int, args []string) redistest.Action {
+			if args[0] == "EVALSHA" {
+				s.shas[args[1]] = call.name
+			}
+			return redistest.Pass
+		})
+		if err := call.do(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.on("", redistest.Pass)
+	s.state("learn")
+	return s
+}
+
+// on has the calls of a script with these numbers, counted from now on, meet an
+// action; all of them if there are no numbers. Other calls pass.
+func (s *site) on(script string, a redistest.Action, numbers ...int) {
+	s.plan(func(name string, n int) redistest.Action {
+		if name == script && (len(numbers) == 0 || slices.Contains(numbers, n)) {
+			return a
+		}
+		return redistest.Pass
+	})
+}
+
+// plan says what happens to the n-th call of a script, counted from now on.
+func (s *site) plan(f func(script string, n int) redistest.Action) {
+	s.mu.Lock()
+	sent := map[string][][]string{}
+	s.sent = sent
+	s.mu.Unlock()
+	s.proxy.Plan(func(_ int, args []string) redistest.Action {
+		script := s.shas[args[1]]
+		keys, _ := strconv.Atoi(args[2])
+		s.mu.Lock()
+		sent[script] = append(sent[script], args[3+keys:])
+		n := len(sent[script])
+		s.mu.Unlock()
+		return f(script, n)
+	})
+}
+
+// calls returns the arguments of the calls of a script since the last on.
+func (s *site) calls(script string) [][]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.sent[script])
+}
+
+// near is a client that sees the server directly, far one behind the proxy.
+func (s *site) near(o dlock.Options) *dlock.Client {
+	s.t.Helper()
+	return newClient(s.t, open(s.t, s.server.URL()), o)
+}
+func (s *site) far(o dlock.Options) *dlock.Client {
+	s.t.Helper()
+	return newClient(s.t, open(s.t, s.proxy.URL()), o)
+}
+
+// newClient returns a client that is closed at the end, by when it must have
+// nothing left to do.
+func newClient(t *testing.T, on store.Store, o dlock.Options) *dlock.Client {
+	t.Helper()
+	c, err := dlock.New(on, &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error("Close:", err)
+		}
+	})
+	return c
+}
+
+// manyConnections is a client of a user who has four connections to the server,
+// so that what is sent later may overtake.
+func manyConnections(t *testing.T, addr string) rueidis.Client {
+	t.Helper()
+	c, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true,
+		AlwaysPipelining: true, PipelineMultiplex: 2,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// newStore is redis.New with the default options.
+func newStore(t *testing.T, c rueidis.Client) *redis.Store {
+	t.Helper()
+	s, err := redis.New(c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// request asks for name, with the n-th id, by an owner of its own.
+func request(name string, n int) store.Request {
+	number := strconv.Itoa(n)
+	return store.Request{
+		Name: name, Owner: "owner-" + number, ID: strings.Repeat("0", 32-len(number)) + number,
+		TTL: 2 * time.Second, WaitTTL: 2 * time.Second, Queue: true, Tokens: 1,
+	}
+}
+
+func refTo(r store.Request) store.Ref {
+	return store.Ref{Name: r.Name, Owner: r.Owner, ID: r.ID, Mode: r.Mode, TTL: max(r.TTL, r.WaitTTL)}
+}
+
+// lock takes a lock that is free.
+func (s *site) lock(c *dlock.Client, name string) *dlock.Hold {
+	s.t.Helper()
+	return lock(s.t, c, name)
+}
+
+func lock(t *testing.T, c *dlock.Client, name string) *dlock.Hold {
+	t.Helper()
+	h, _ := begin(t, c, name).granted(patience)
+	return h
+}
+
+func unlock(t *testing.T, h *dlock.Hold) {
+	t.Helper()
+	if err := h.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// waiting is a call of LockContext under way.
+type waiting struct {
+	t    *testing.T
+	done chan struct{}
+	h    *dlock.Hold
+	err  error
+	at   time.Time // when it returned
+}
+
+func begin(t *testing.T, c *dlock.Client, name string) *waiting {
+	return beginWith(t, context.Background(), c, name)
+}
+
+func beginWith(t *testing.T, ctx context.Context, c *dlock.Client, name string) *waiting {
+	w := &waiting{t: t, done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		w.h, w.err = c.Mutex(name).LockContext(ctx)
+		w.at = time.Now()
+	}()
+	return w
+}
+
+// granted returns the hold, and when it came.
+func (w *waiting) granted(within time.Duration) (*dlock.Hold, time.Time) {
+	w.t.Helper()
+	w.returns(within)
+	if w.err != nil {
+		w.t.Fatal(w.err)
+	}
+	return w.h, w.at
+}
+
+// failed returns when the call failed and why.
+func (w *waiting) failed(within time.Duration) (time.Time, error) {
+	w.t.Helper()
+	w.returns(within)
+	if w.err == nil {
+		w.t.Fatal("the lock was granted")
+	}
+	return w.at, w.err
+}
+
+func (w *waiting) returns(within time.Duration) {
+	w.t.Helper()
+	began := time.Now()
+	select {
+	case <-w.done:
+	case <-time.After(patience):
+		w.t.Fatal("LockContext does not return")
+	}
+	if took := w.at.Sub(began); took > within {
+		w.t.Fatalf("LockContext returned after %v, want at most %v", took, within)
+	}
+}
+
+// waits asserts that the call has not returned.
+func (w *waiting) waits() {
+	w.t.Helper()
+	select {
+	case <-w.done:
+		w.t.Fatalf("LockContext has returned %v, %v", w.h, w.err)
+	default:
+	}
+}
+
+// state asks the server itself.
+func (s *site) state(name string) store.State {
+	s.t.Helper()
+	state, err := s.direct.Inspect(context.Background(), name)
+	s.looks.Add(1)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return state
+}
+
+// cost is how many script calls the server has run, those of state apart.
+func (s *site) cost() int { return scriptCalls(s.t, s.server) - int(s.looks.Load()) }
+
+// queued waits until so many wait for name at the server.
+func (s *site) queued(name string, n int) {
+	s.t.Helper()
+	poll(s.t, strconv.Itoa(n)+" in the queue of "+name, patience, func() bool { return len(s.state(name).Queue) == n })
+}
+
+// holds asserts that the hold is good and the only one the server has.
+func (s *site) holds(h *dlock.Hold) {
+	s.t.Helper()
+	if err := h.Err(); err != nil {
+		s.t.Fatal(err)
+	}
+	state := s.state(h.Name())
+	if len(state.Holders) != 1 || state.Holders[0].Token != h.Token() {
+		s.t.Fatalf("the server has the holders %+v, want one with token %d", state.Holders, h.Token())
+	}
+}
+
+// over asserts that nobody holds name or waits for it, and that no key is left
+// when the ids that are buried have been forgotten.
+func (s *site) over(name string, o dlock.Options) {
+	s.t.Helper()
+	if state := s.state(name); len(state.Holders)+len(state.Queue) > 0 {
+		s.t.Fatalf("left at the server: %+v", state)
+	}
+	s.empty(o.TTL + 2*time.Second)
+}
+
+// empty waits until no key is left but token counters.
+func (s *site) empty(within time.Duration) {
+	s.t.Helper()
+	poll(s.t, "no key left", within, func() bool { return len(s.keys()) == 0 })
+}
+
+func (s *site) keys() []string {
+	return slices.DeleteFunc(strings.Fields(s.server.MustDo("KEYS", "*")), func(key string) bool {
+		return strings.HasPrefix(key, "dlock:{") && strings.HasSuffix(key, "}:token")
+	})
+}
+
+// poll waits until ok.
+func poll(t *testing.T, what string, within time.Duration, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(within); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %v in vain for: %s", within, what)
+		}
+	}
+}
+
+// mustBe asserts that err matches want.
+func mustBe(t *testing.T, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatalf("got the error %v, want %v", err, want)
+	}
+}
+
+// scriptCalls is how many script calls the server has run.
+func scriptCalls(t *testing.T, server *redistest.Server) (n int) {
+	t.Helper()
+	for line := range strings.Lines(server.MustDo("INFO", "commandstats")) {
+		if rest, ok := strings.CutPrefix(line, "cmdstat_eval"); ok { // eval and evalsha
+			_, count, _ := strings.Cut(rest, "calls=")
+			count, _, _ = strings.Cut(count, ",")
+			calls, err := strconv.Atoi(count)
+			if err != nil {
+				t.Fatalf("what is %q?", line)
+			}
+			n += calls
+		}
+	}
+	return n
+}
