@@ -25,7 +25,7 @@ func (s *site) startWaiter(job, name string) *child {
 func TestFault48HolderKilled(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	c := s.near(dlock.Options{TTL: mortal.TTL, WaitTTL: 10 * mortal.TTL}) // asks when it is told to
+	c := s.near(dlock.Options{TTL: 4 * mortal.TTL, WaitTTL: 4 * mortal.TTL}) // asks only when it is told to
 	holder := startChild(t, "hold", s.server.URL(), "a", mortal.TTL)
 	token := holder.says("held")
 	waits := begin(t, c, "a")

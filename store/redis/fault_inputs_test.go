@@ -140,7 +140,7 @@ func TestFault86AnyTTL(t *testing.T) {
 	if n := s.proxy.Calls(); n > 0 {
 		t.Errorf("%d calls were made", n)
 	}
-	for i, ttl := range []time.Duration{far.MinTTL(), far.MinTTL() + 1, 1500 * time.Microsecond * 10, time.Hour, dlock.MaxTTL - 1, dlock.MaxTTL} {
+	for i, ttl := range []time.Duration{far.MinTTL(), far.MinTTL() + 1, 15 * time.Millisecond, 1900 * time.Millisecond, time.Hour, dlock.MaxTTL - 1, dlock.MaxTTL} {
 		req := request("a", i)
 		req.TTL, req.WaitTTL = ttl, ttl
 		for what, do := range map[string]func() error{
@@ -149,15 +149,15 @@ func TestFault86AnyTTL(t *testing.T) {
 		} {
 			// The shortest may be over before they can be looked at.
 			err := do()
-			if ttl >= time.Hour && err != nil && what == "acquired" {
+			if ttl >= time.Second && err != nil && what == "acquired" {
 				t.Fatal(err)
 			}
 			if state := s.state("a"); len(state.Holders) == 1 {
 				left := state.Holders[0].Remaining
-				if left > ttl+time.Millisecond || ttl > time.Minute && left < ttl-time.Minute {
+				if left > ttl+time.Millisecond || ttl >= time.Second && left < ttl-late {
 					t.Errorf("%s for %v: the server has %v", what, ttl, left)
 				}
-			} else if ttl >= time.Hour && what == "acquired" {
+			} else if ttl >= time.Second && what == "acquired" {
 				t.Errorf("%s for %v: not there", what, ttl)
 			}
 		}
@@ -203,8 +203,8 @@ func TestFault88ManyKeys(t *testing.T) {
 			mustBe(t, err, store.ErrLost)
 		}
 	}
-	if n := s.proxy.Calls(); n > 300 || most > 1000 {
-		t.Errorf("%d calls with up to %d arguments, want at most 300 with 1000", n, most)
+	if n := s.proxy.Calls(); n > 300 || most > 300 {
+		t.Errorf("%d calls with up to %d arguments, want at most 300 with 300", n, most)
 	}
 	for _, i := range []int{1, holds/2 - 1, holds - 1} {
 		if r := s.state(strconv.Itoa(i)).Holders; len(r) != 1 || r[0].Remaining < 30*time.Second {
