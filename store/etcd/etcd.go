@@ -15,7 +15,6 @@ import (
 	"sync"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -163,7 +162,7 @@ func (a *ask) run(ctx context.Context) (store.Grant, error) {
 	answer, err := s.client.Txn(ctx).
 		If(clientv3.Compare(clientv3.CreateRevision(a.dir).WithPrefix(), "=", 0)).
 		Then(clientv3.OpPut(a.key, e.asHold(newToken(0)), clientv3.WithLease(a.lease.id))).
-		Else(clientv3.OpGet(a.dir, clientv3.WithPrefix())).
+		Else(a.otherwise(e)).
 		Commit()
 	if err != nil {
 		return store.Grant{}, a.failed(err)
@@ -180,6 +179,26 @@ func (a *ask) run(ctx context.Context) (store.Grant, error) {
 		}
 	}
 	return store.Grant{}, a.failed(err)
+}
+
+// otherwise is what happens if the name is not free: a look. A writer who may
+// wait takes a place at once, if there is a lease for it, since most of the time
+// that is what comes of it.
+func (a *ask) otherwise(e *entry) clientv3.Op {
+	get := clientv3.OpGet(a.dir, clientv3.WithPrefix())
+	l := a.s.leases.of(a.placeKind()).current()
+	if !a.req.Queue || a.req.Mode != store.Exclusive || l == nil || l.remains(a.began) < a.req.WaitTTL/3 {
+		return get
+	}
+	return clientv3.OpTxn(a.notThere(), []clientv3.Op{clientv3.OpPut(a.key, e.asWaiter(), clientv3.WithLease(l.id)), get}, []clientv3.Op{get})
+}
+
+// notThere is that the id has neither a key nor a tombstone.
+func (a *ask) notThere() []clientv3.Cmp {
+	return []clientv3.Cmp{
+		clientv3.Compare(clientv3.CreateRevision(a.key), "=", 0),
+		clientv3.Compare(clientv3.CreateRevision(tombstone(a.key)), "=", 0),
+	}
 }
 
 // takeLease finds the lease that the hold will hang on: for a fixed one its own.
@@ -288,8 +307,7 @@ func (a *ask) enqueue(ctx context.Context, e *entry) (*view, error) {
 	}
 	get := clientv3.OpGet(a.dir, clientv3.WithPrefix())
 	answer, err := a.s.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.CreateRevision(a.key), "=", 0),
-			clientv3.Compare(clientv3.CreateRevision(tombstone(a.key)), "=", 0)).
+		If(a.notThere()...).
 		Then(clientv3.OpPut(a.key, e.asWaiter(), clientv3.WithLease(l.id)), get).
 		Else(get).
 		Commit()
@@ -301,6 +319,8 @@ func (a *ask) enqueue(ctx context.Context, e *entry) (*view, error) {
 
 // wait keeps a place whose way is not free.
 func (a *ask) wait(ctx context.Context, v *view, w *entry) (store.Grant, *view, bool, error) {
+	a.s.claims.waits(a.claim, w.mod)
+	a.s.rooms.enter(a.claim)
 	l, err := a.placeLease(ctx)
 	if err != nil {
 		return store.Grant{}, nil, false, err
@@ -309,8 +329,6 @@ func (a *ask) wait(ctx context.Context, v *view, w *entry) (store.Grant, *view, 
 	if err != nil || next != nil {
 		return store.Grant{}, next, false, a.placeFailed(err, l)
 	}
-	a.s.claims.waits(a.claim, w.mod)
-	a.s.rooms.enter(a.claim)
 	position := v.position(w.id)
 	return store.Grant{
 		Token: tokenAt(v.rev) | (maxTokens - 1), Position: position, Retry: v.retry(w.owner, position),
@@ -319,8 +337,11 @@ func (a *ask) wait(ctx context.Context, v *view, w *entry) (store.Grant, *view, 
 
 // placeLease is one that lives for WaitTTL after this ask began.
 func (a *ask) placeLease(ctx context.Context) (*lease, error) {
-	kind := leaseKind{seconds: seconds(a.req.WaitTTL), places: true}
-	return a.s.leases.get(ctx, kind, time.Until(a.began.Add(a.req.WaitTTL)))
+	return a.s.leases.get(ctx, a.placeKind(), time.Until(a.began.Add(a.req.WaitTTL)))
+}
+
+func (a *ask) placeKind() leaseKind {
+	return leaseKind{seconds: seconds(a.req.WaitTTL), places: true}
 }
 
 func (a *ask) placeFailed(err error, l *lease) error {
@@ -341,8 +362,11 @@ func (a *ask) held(mod int64, token uint64, holds int) (store.Grant, error) {
 
 // viewOf reads the range in a transaction's answer.
 func viewOf(dir string, answer *clientv3.TxnResponse) (*view, error) {
-	last := answer.Responses[len(answer.Responses)-1].GetResponse().(*etcdserverpb.ResponseOp_ResponseRange)
-	return parseView(dir, answer.Header.Revision, last.ResponseRange.Kvs)
+	last := answer.Responses[len(answer.Responses)-1]
+	if inner := last.GetResponseTxn(); inner != nil {
+		last = inner.Responses[len(inner.Responses)-1]
+	}
+	return parseView(dir, answer.Header.Revision, last.GetResponseRange().Kvs)
 }
 
 // settle grants what the model grants now. It returns v if that is nothing,

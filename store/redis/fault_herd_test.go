@@ -90,17 +90,9 @@ func TestFault55Herd(t *testing.T) {
 		t.Parallel()
 		s := newSite(t)
 		holder, c := s.near(o), s.far(o)
+		s.handOver(holder, c, "a")
 		h := s.lock(holder, "a")
 		waits := begin(t, c, "a")
-		s.queued("a", 1)
-		unlock(t, h)
-		h, _ = waits.granted(patience)
-		unlock(t, h)
-
-		// It listens now, so that it asks but once.
-		s.on("", redistest.Pass)
-		h = s.lock(holder, "a")
-		waits = begin(t, c, "a")
 		s.queued("a", 1)
 		before := s.cost()
 		unlock(t, h)

@@ -22,10 +22,10 @@ func TestFault84ForcedRelease(t *testing.T) {
 	o := patient
 	o.OnLost = func(h *dlock.Hold) { lost <- h }
 	holder, c := s.near(o), s.near(patient)
+	s.handOver(holder, c, "a")
 	h := s.lock(holder, "a")
 	waits := begin(t, c, "a")
 	s.queued("a", 1)
-	poll(t, "it listens", patience, func() bool { return len(channels(s.server)) == 1 })
 	began := time.Now()
 	if n, err := s.direct.Break(t.Context(), "a"); n != 1 || err != nil {
 		t.Fatalf("%d holds broken, %v", n, err)

@@ -180,7 +180,7 @@ func TestFault12SlowStore(t *testing.T) {
 	o := dlock.Options{TTL: 500 * time.Millisecond, StoreTimeout: 5 * time.Second}
 	const slow = 900 * time.Millisecond
 	late := func(t *testing.T, s *site, c *dlock.Client) {
-		rival := s.near(o)
+		rival := s.near(patient)
 		_, err := c.Mutex("a").TryLockContext(t.Context())
 		mustBe(t, err, dlock.ErrLost)
 		h, _ := begin(t, rival, "a").granted(o.TTL + slow + soon)

@@ -135,7 +135,7 @@ func TestFault08ReleaseLost(t *testing.T) {
 	s := newSite(t)
 	var log lockedBuffer
 	o := dlock.Options{TTL: time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))}
-	c, rival := s.far(o), s.near(o)
+	c, rival := s.far(o), s.near(patient)
 	h := s.lock(c, "a")
 	waits := begin(t, rival, "a")
 	s.queued("a", 1)

@@ -24,8 +24,9 @@ const (
 	patience = 30 * time.Second
 	// late is what a bound on time gets on top, for a busy machine.
 	late = 400 * time.Millisecond
-	// soon is for what takes a few round trips.
-	soon = time.Second
+	// soon is for what takes a few round trips, on a busy machine; a waiter that
+	// is not told asks after 2 s.
+	soon = 1500 * time.Millisecond
 )
 
 // site is a server, a wire to it that can be tampered with, and a handle on its
@@ -201,6 +202,19 @@ func unlock(t *testing.T, h *dlock.Hold) {
 	if err := h.Unlock(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// handOver has a lock go from one client to another, which listens from then on:
+// when it waits again it asks but once, and then waits to be told.
+func (s *site) handOver(from, to *dlock.Client, name string) {
+	s.t.Helper()
+	h := s.lock(from, name)
+	waits := begin(s.t, to, name)
+	s.queued(name, 1)
+	poll(s.t, "it listens", patience, func() bool { return len(channels(s.server)) == 1 })
+	unlock(s.t, h)
+	h, _ = waits.granted(patience)
+	unlock(s.t, h)
 }
 
 // waiting is a call of LockContext under way.
