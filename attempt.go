@@ -171,7 +171,9 @@ func (a *attempt) byReply(r reply) (award, error) {
 // had expired by then. The store counts the promoted hold's WaitTTL from a
 // moment after the request that got the place, so that is where validity
 // starts. Any other event is a hint to ask. So it is for a lease that will
-// not be renewed: asking again brings it to its TTL before Lock returns.
+// not be renewed, because asking again brings it to its TTL before Lock returns,
+// and for one of which little is left to renew it in; asks come more often than
+// that, unless WaitTTL is longer than TTL.
 func (a *attempt) byEvent() (w award, ok, hint bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -181,7 +183,7 @@ func (a *attempt) byEvent() (w award, ok, hint bool) {
 	switch {
 	case token == 0 || token <= a.told:
 		return award{}, false, false
-	case a.terms.fixed || !time.Now().Before(w.deadline):
+	case a.terms.fixed || time.Until(w.deadline) < a.valid(a.terms.waitTTL)/3:
 		return award{}, false, true
 	}
 	a.stage = granted

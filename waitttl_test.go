@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/faultstore"
 	"github.com/dlock-go/dlock/store/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -53,7 +54,34 @@ func TestWaitTTLLongerThanTTL(t *testing.T) {
 	}
 }
 
-// As above, cut off after the first renewal.
+// A grant is pushed when the last request is nearly a TTL old, so that what is
+// certain of the lease ends before a renewal can arrive. Asking again makes it
+// whole.
+func TestPushedLateInTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New()
+		rival := open(t, s, nil).Mutex("m")
+		slow := faultstore.New(s.Peer())
+		slow.On(faultstore.Renew, faultstore.Every, faultstore.DelayRequest(100*time.Millisecond))
+		c := open(t, slow, &dlock.Options{TTL: 2 * time.Second, WaitTTL: 20 * time.Second})
+		first := mustLock(t, t.Context(), rival)
+		holds := make(chan *dlock.Hold, 1)
+		go func() {
+			h, err := c.Mutex("m").LockContext(t.Context())
+			assert.NoError(t, err)
+			holds <- h
+		}()
+		synctest.Wait()
+		time.Sleep(1950 * time.Millisecond)
+		require.NoError(t, first.Unlock())
+		h := <-holds
+		time.Sleep(time.Second)
+		assert.NoError(t, h.Err())
+		assert.NoError(t, h.Unlock())
+	})
+}
+
+// As TestWaitTTLLongerThanTTL, cut off after the first renewal.
 func TestWaitTTLLongerThanTTLWithoutFurtherRenewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()
