@@ -25,14 +25,20 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestMain makes the checks few enough for every day, unless the command line
-// (or rapid's own variable in the environment) says how many.
+// TestMain makes the checks few enough for every day and draws the same
+// sequences each time, unless the command line (or rapid's own variable in the
+// environment) says how many. A number of checks draws others.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	told := os.Getenv("RAPID_CHECKS") != ""
-	flag.Visit(func(f *flag.Flag) { told = told || f.Name == "rapid.checks" })
+	flag.Visit(func(f *flag.Flag) {
+		told = told || f.Name == "rapid.checks" || f.Name == "rapid.seed" || f.Name == "rapid.failfile"
+	})
 	if !told {
 		setChecks(200)
+		if err := flag.Set("rapid.seed", "1"); err != nil {
+			panic(err)
+		}
 	}
 	os.Exit(m.Run())
 }
