@@ -39,6 +39,9 @@ func (a *acquisition) ask(at *attempt) (award, error) {
 	for ; ; now = time.Now() {
 		if !inFlight && !now.Before(next) {
 			inFlight, again, sent = true, false, now
+			if !now.Before(giveUp) { // it is we who ask so late, not the store that is silent
+				giveUp = now.Add(a.terms.timeout)
+			}
 			at.send(now)
 		}
 		if inFlight {

@@ -24,8 +24,10 @@ func TestImports(t *testing.T) {
 			"github.com/gogo/protobuf", "github.com/golang/protobuf", "github.com/grpc-ecosystem/grpc-gateway",
 			"github.com/coreos/go-semver", "github.com/coreos/go-systemd",
 		},
-		"/watchdog":    {wheel},
-		"/conformance": nil,
+		"/fence":            nil,
+		"/fence/redisfence": {rueidis, "golang.org/x/sys"},
+		"/watchdog":         {wheel},
+		"/conformance":      nil,
 	}
 	for pkg, roots := range allowed {
 		out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", module+pkg).Output()

@@ -107,3 +107,22 @@ func TestWaitTTLLongerThanTTLWithoutFurtherRenewals(t *testing.T) {
 		assert.ErrorIs(t, h.Unlock(), dlock.ErrLost)
 	})
 }
+
+// A place that lasts much longer than the lease is asked for again after more
+// than a lease. That nothing was heard until then is nobody's fault, and the
+// answer gets the time that an answer needs.
+func TestAsksLessOftenThanTheTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New()
+		rival := open(t, s, nil).Mutex("m")
+		slow := faultstore.New(s.Peer())
+		slow.On(faultstore.Acquire, faultstore.Every, faultstore.DelayRequest(10*time.Millisecond))
+		slow.OnEvent(faultstore.EveryEvent, faultstore.DropEvent())
+		c := open(t, slow, &dlock.Options{TTL: 2 * time.Second, WaitTTL: time.Minute})
+		first := mustLock(t, t.Context(), rival)
+		time.AfterFunc(30*time.Second, func() { assert.NoError(t, first.Unlock()) })
+		h, err := c.Mutex("m").LockContext(t.Context())
+		require.NoError(t, err)
+		assert.NoError(t, h.Unlock())
+	})
+}

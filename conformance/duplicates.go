@@ -173,7 +173,7 @@ var duplicateCases = []testCase{
 		says: "except that after a Release with Bury it cannot be granted at all",
 		run: func(h *harness) {
 			// Whichever arrives first, the id holds nothing in the end.
-			for i := range h.rounds(50) {
+			for i := range h.rounds(150) {
 				a := h.exclusive("A").on(fmt.Sprintf("%s/%d", h.name, i))
 				arrive := func(late bool) {
 					if late {
@@ -186,7 +186,7 @@ var duplicateCases = []testCase{
 					arrive(i == 0)
 					arrive(i == 1)
 				} else {
-					h.together(2, func(j int) { arrive(j == 0) })
+					h.together(2, func(j int) { arrive(j == i%2) })
 				}
 				a.refused(store.ErrLost)
 				h.wantFree(a.req.Name)

@@ -157,6 +157,20 @@ var expiryCases = []testCase{
 		},
 	},
 	{
+		name: "noticed by its own release",
+		says: saysNoticed, needs: fair,
+		run: func(h *harness) {
+			a, w := h.exclusive("A").lease(h.ttl), h.exclusive("W")
+			a.hold()
+			held := h.last
+			h.rely(held, h.ttl)
+			w.queue()
+			h.after(held, h.ttl)
+			a.releaseLost()
+			h.wake(w)
+		},
+	},
+	{
 		name: "noticed by Renew",
 		says: saysNoticed, needs: fair,
 		run: func(h *harness) {

@@ -87,6 +87,20 @@ var placeCases = []testCase{
 		},
 	},
 	{
+		name: "dead waiter is granted nothing",
+		says: "An entry whose deadline is not after the store's present is dead, and every operation treats it as absent.", needs: fair,
+		run: func(h *harness) {
+			a, dead := h.exclusive("A"), h.exclusive("D").place(h.ttl)
+			a.hold()
+			dead.queue()
+			h.after(h.last, h.ttl)
+			a.release()
+			h.wantHolders()
+			h.quiet()
+			h.wantNoWake(dead)
+		},
+	},
+	{
 		name: "dead writer among readers",
 		says: "An entry whose deadline is not after the store's present is dead, and every operation treats it as absent.", needs: fair,
 		run: func(h *harness) {

@@ -39,6 +39,26 @@ var promotionCases = []testCase{
 		},
 	},
 	{
+		name: "outlasts the places behind it",
+		says: saysPromoted, needs: fair,
+		run: func(h *harness) {
+			a := h.exclusive("A").lease(2 * h.ttl)
+			w1, w2 := h.exclusive("W1").place(2*h.ttl), h.exclusive("W2").place(2*h.ttl)
+			a.hold()
+			head := h.last
+			w1.queue()
+			w2.queue()
+			places := h.last
+			h.sleep(h.ttl)
+			h.rely(head, 2*h.ttl)
+			a.release()
+			promoted := h.last
+			h.after(places, 2*h.ttl)
+			h.rely(promoted, 2*h.ttl)
+			h.exclusive("X").refused(store.ErrHeld)
+		},
+	},
+	{
 		name: "renewed to its TTL",
 		says: saysPromoted, needs: fair,
 		run: func(h *harness) {

@@ -28,6 +28,24 @@ var queueCases = []testCase{
 		},
 	},
 	{
+		name: "last waiter leaves behind a promoted hold",
+		says: saysPromote, needs: fair,
+		run: func(h *harness) {
+			a, w1, w2 := h.exclusive("A"), h.exclusive("W1"), h.exclusive("W2")
+			a.hold()
+			w1.queue()
+			w2.queue()
+			a.release()
+			h.wake(w1)
+			w2.release()
+			h.wantQueue()
+			w1.renew(h.long)
+			h.wantHolders(w1)
+			w1.release()
+			h.exclusive("X").hold()
+		},
+	},
+	{
 		name: "positions",
 		says: "Position int // place in the queue: 1 is the head", needs: fair,
 		run: func(h *harness) {
