@@ -17,6 +17,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/dlock-go/dlock/internal/process"
 )
 
 // Cluster is an etcd cluster of this test, of one or more members.
@@ -36,11 +38,13 @@ type Member struct {
 	program string
 	name    string // no other member of any cluster has it
 	dir     string
+	data    string // in dir
 	peer    string // "127.0.0.1:port" for members
 	flags   []string
 
 	mu     sync.Mutex
-	proc   *process // nil: not running
+	proc   *process.Process // nil: not running
+	logged int64            // how long the log was when proc started
 	paused bool
 }
 
@@ -87,12 +91,13 @@ func (c *Cluster) configure(token string, attempt int, extra []string) {
 	var initial []string
 	for i, m := range c.Members {
 		m.Endpoint, m.peer = ports[2*i], ports[2*i+1]
+		m.data = filepath.Join(m.dir, fmt.Sprint("data", attempt))
 		initial = append(initial, m.name+"=http://"+m.peer)
 	}
 	for _, m := range c.Members {
 		m.flags = append([]string{
 			"--name=" + m.name,
-			"--data-dir=" + filepath.Join(m.dir, fmt.Sprint("data", attempt)),
+			"--data-dir=" + m.data,
 			"--listen-client-urls=http://" + m.Endpoint,
 			"--advertise-client-urls=http://" + m.Endpoint,
 			"--listen-peer-urls=http://" + m.peer,

@@ -4,13 +4,15 @@ import (
 	"errors"
 	"os"
 	"time"
+
+	"github.com/dlock-go/dlock/internal/process"
 )
 
 // Pid is the process id of the server, or of its last run if it was killed.
 func (m *Member) Pid() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.proc.cmd.Process.Pid
+	return m.proc.Cmd.Process.Pid
 }
 
 // Running reports whether the server was started and neither killed nor paused
@@ -21,12 +23,7 @@ func (m *Member) Running() bool {
 	if m.proc == nil || m.paused {
 		return false
 	}
-	select {
-	case <-m.proc.done:
-		return false
-	default:
-		return true
-	}
+	return !m.proc.Ended()
 }
 
 // Kill ends the server with SIGKILL and blocks until the process is gone. It
@@ -38,8 +35,7 @@ func (m *Member) Kill() {
 	if p == nil {
 		return
 	}
-	p.cmd.Process.Kill() // it fails if the process has ended
-	<-p.done
+	p.Kill()
 }
 
 // Restart kills the server if it runs, starts it with the same ports and data,
@@ -48,6 +44,22 @@ func (m *Member) Kill() {
 func (m *Member) Restart() {
 	m.t.Helper()
 	m.Kill()
+	m.start()
+}
+
+// RestartEmpty is Restart, but the data is lost: the server begins anew at
+// revision 1. It is for the only member of a cluster.
+func (m *Member) RestartEmpty() {
+	m.t.Helper()
+	m.Kill()
+	if err := os.RemoveAll(m.data); err != nil {
+		m.t.Fatalf("etcdtest: cannot lose the data: %v", err)
+	}
+	m.start()
+}
+
+func (m *Member) start() {
+	m.t.Helper()
 	deadline := time.Now().Add(startTimeout)
 	for {
 		err := m.spawn()
@@ -77,7 +89,7 @@ func (m *Member) Pause() {
 	// The signal arrives a little later, until which the server could still take a
 	// part in a majority.
 	deadline := time.Now().Add(startTimeout)
-	for !m.Running() && runs(p) {
+	for !m.Running() && p.Runs() {
 		if time.Now().After(deadline) {
 			m.t.Errorf("etcdtest: the etcd server at %s runs %v after SIGSTOP", m.Endpoint, startTimeout)
 			return
@@ -95,20 +107,21 @@ func (m *Member) Resume() {
 }
 
 // signal returns the process if there is one.
-func (m *Member) signal(pause bool) *os.Process {
+func (m *Member) signal(pause bool) *process.Process {
 	m.t.Helper()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.proc == nil {
 		return nil
 	}
-	p := m.proc.cmd.Process
-	if err := stopOrContinue(p, pause); errors.Is(err, os.ErrProcessDone) {
-		return nil
-	} else if err != nil {
+	change := m.proc.Resume
+	if pause {
+		change = m.proc.Pause
+	}
+	if err := change(); err != nil {
 		m.t.Errorf("etcdtest: cannot pause or resume the etcd server: %v", err)
 		return nil
 	}
 	m.paused = pause
-	return p
+	return m.proc
 }

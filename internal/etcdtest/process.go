@@ -10,44 +10,20 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/dlock-go/dlock/internal/process"
 )
 
 // errAddressInUse says that somebody else has bound a port of a member.
 var errAddressInUse = errors.New("a port of the etcd server is in use")
 
 const startTimeout = 20 * time.Second
-
-// process is one run of a server.
-type process struct {
-	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended and was waited for
-	log  int64         // how long the log was when it started
-}
-
-// start starts cmd. The goroutine that starts it keeps its thread until the
-// child has ended: Pdeathsig means the death of the thread that started the
-// child, not of the process, and Go ends idle threads when it likes.
-func start(cmd *exec.Cmd) (*process, error) {
-	p := &process{cmd: cmd, done: make(chan struct{})}
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		defer close(p.done)
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			cmd.Wait() // it ends by a signal, which is no news
-		}
-	}()
-	return p, <-started
-}
 
 // spawn starts the server and does not wait for anything.
 func (m *Member) spawn() error {
@@ -67,14 +43,12 @@ func (m *Member) spawn() error {
 		return strings.HasPrefix(v, "ETCD_") && !strings.HasPrefix(v, "ETCD_UNSUPPORTED_ARCH=")
 	})
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = dieWithParent()
-	p, err := start(cmd)
+	p, err := process.Start(cmd)
 	if err != nil {
 		return fmt.Errorf("the etcd server does not start: %w", err)
 	}
-	p.log = old.Size()
 	m.mu.Lock()
-	m.proc, m.paused = p, false
+	m.proc, m.paused, m.logged = p, false, old.Size()
 	m.mu.Unlock()
 	return nil
 }
@@ -83,7 +57,7 @@ func (m *Member) spawn() error {
 // runs, otherwise only members.
 func (m *Member) started(deadline time.Time) error {
 	m.mu.Lock()
-	p := m.proc
+	p, logged := m.proc, m.logged
 	m.mu.Unlock()
 	for {
 		ready := m.known
@@ -94,9 +68,9 @@ func (m *Member) started(deadline time.Time) error {
 			return nil
 		}
 		text, _ := os.ReadFile(m.log())
-		text = text[min(int(p.log), len(text)):]
+		text = text[min(int(logged), len(text)):]
 		select {
-		case <-p.done:
+		case <-p.Done:
 			if bytes.Contains(text, []byte("address already in use")) {
 				return errAddressInUse
 			}
@@ -123,7 +97,8 @@ func (m *Member) answers() bool {
 		}
 		return nil
 	})
-	return err == nil && yes
+	// With authentication it tells those alone whom it knows.
+	return err == nil && yes || errors.Is(err, rpctypes.ErrUserEmpty)
 }
 
 // known reports whether this member tells other members about itself, which it
@@ -157,3 +132,6 @@ func tail(text []byte) string {
 }
 
 func (m *Member) log() string { return filepath.Join(m.dir, "etcd.log") }
+
+// Log is the path of what the server has logged, which goes with the test.
+func (m *Member) Log() string { return m.log() }

@@ -118,6 +118,18 @@ func delayReply(pause func()) Fault {
 	}
 }
 
+// Pause stops the calling goroutine, as if its process were stopped there: for
+// before when it is about to send, and for after with the reply in its hands.
+// Its ctx does not wake it, and what it then sends arrives.
+func Pause(before, after time.Duration) Fault {
+	return func(ctx context.Context, deliver func(context.Context) Result) Result {
+		time.Sleep(before)
+		r := deliver(sent(ctx))
+		time.Sleep(after)
+		return r
+	}
+}
+
 func first(ctx context.Context, reply <-chan Result) Result {
 	select {
 	case r := <-reply:

@@ -44,6 +44,8 @@ func TestFaultsOfCalls(t *testing.T) {
 		"long request":   {faultstore.DelayRequest(5 * time.Second), context.DeadlineExceeded, 3 * time.Second, 0, 6 * time.Second, 1},
 		"delay reply":    {faultstore.DelayReply(time.Second), nil, time.Second, 1, 2 * time.Second, 1},
 		"long reply":     {faultstore.DelayReply(5 * time.Second), context.DeadlineExceeded, 3 * time.Second, 1, 6 * time.Second, 1},
+		"pause before":   {faultstore.Pause(5*time.Second, 0), nil, 5 * time.Second, 1, 6 * time.Second, 1},
+		"pause after":    {faultstore.Pause(0, 5*time.Second), nil, 5 * time.Second, 1, 6 * time.Second, 1},
 		"duplicate":      {faultstore.Duplicate(), nil, 0, 2, time.Second, 2},
 		"late duplicate": {faultstore.DuplicateAfter(time.Second), nil, 0, 1, 2 * time.Second, 2},
 	} {

@@ -8,40 +8,16 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"time"
+
+	"github.com/dlock-go/dlock/internal/process"
 )
 
 // errAddressInUse says that somebody else has bound the port of a server.
 var errAddressInUse = errors.New("the port of redis-server is in use")
 
 const startTimeout = 20 * time.Second
-
-// process is one run of a server.
-type process struct {
-	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended and was waited for
-}
-
-// spawn starts cmd. The goroutine that starts it keeps its thread until the
-// child has ended: Pdeathsig means the death of the thread that started the
-// child, not of the process, and Go ends idle threads when it likes.
-func spawn(cmd *exec.Cmd) (*process, error) {
-	p := &process{cmd, make(chan struct{})}
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		defer close(p.done)
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			cmd.Wait() // it ends by a signal, which is no news
-		}
-	}()
-	return p, <-started
-}
 
 // run starts the server and waits until it answers.
 func (s *Server) run() error {
@@ -58,8 +34,7 @@ func (s *Server) run() error {
 	cmd.Dir = s.dir
 	cmd.Env = append(os.Environ(), s.env...)
 	cmd.Stdout, cmd.Stderr = log, log // where it says that it dislikes its configuration
-	cmd.SysProcAttr = dieWithParent()
-	p, err := spawn(cmd)
+	p, err := process.Start(cmd)
 	if err != nil {
 		return fmt.Errorf("redis-server does not start: %w", err)
 	}
@@ -70,7 +45,7 @@ func (s *Server) run() error {
 	deadline := time.Now().Add(startTimeout)
 	for !answers(s.Addr, cmd.Process.Pid) {
 		select {
-		case <-p.done:
+		case <-p.Done:
 			s.Kill()
 			text, _ := os.ReadFile(s.log())
 			text = text[min(int(old.Size()), len(text)):]
@@ -117,7 +92,7 @@ func tail(text []byte) string {
 func (s *Server) Pid() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.proc.cmd.Process.Pid
+	return s.proc.Cmd.Process.Pid
 }
 
 // Running reports whether the server was started and neither killed nor paused
@@ -128,12 +103,7 @@ func (s *Server) Running() bool {
 	if s.proc == nil || s.paused {
 		return false
 	}
-	select {
-	case <-s.proc.done:
-		return false
-	default:
-		return true
-	}
+	return !s.proc.Ended()
 }
 
 // Kill ends the server with SIGKILL and blocks until the process is gone. It
@@ -145,8 +115,7 @@ func (s *Server) Kill() {
 	if p == nil {
 		return
 	}
-	p.cmd.Process.Kill() // it fails if the process has ended
-	<-p.done
+	p.Kill()
 }
 
 // Restart kills the server if it runs, starts it with the same port, directory
@@ -187,7 +156,11 @@ func (s *Server) signal(pause bool) {
 	if s.proc == nil {
 		return
 	}
-	if err := stopOrContinue(s.proc.cmd.Process, pause); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	change := s.proc.Resume
+	if pause {
+		change = s.proc.Pause
+	}
+	if err := change(); err != nil {
 		s.t.Errorf("redistest: cannot pause or resume redis-server: %v", err)
 		return
 	}

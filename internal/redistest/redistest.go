@@ -19,6 +19,8 @@ import (
 	"testing"
 
 	"github.com/redis/rueidis"
+
+	"github.com/dlock-go/dlock/internal/process"
 )
 
 // Server is a redis-server process of this test.
@@ -32,7 +34,7 @@ type Server struct {
 	env  []string // on top of the environment of the test
 
 	mu     sync.Mutex
-	proc   *process // nil: not running
+	proc   *process.Process // nil: not running
 	paused bool
 	admin  rueidis.Client // nil: not opened yet
 }
@@ -106,6 +108,9 @@ func (s *Server) configure(lines []string) {
 
 func (s *Server) conf() string { return filepath.Join(s.dir, "redis.conf") }
 func (s *Server) log() string  { return filepath.Join(s.dir, "redis.log") }
+
+// Log is the path of what the server has logged, which goes with the test.
+func (s *Server) Log() string { return s.log() }
 
 // URL is "redis://127.0.0.1:port".
 func (s *Server) URL() string { return "redis://" + s.Addr }

@@ -1,19 +1,21 @@
 //go:build !linux
 
-package redistest
+package process
 
 import (
 	"errors"
-	"os"
 	"syscall"
 )
 
 // dieWithParent: only Linux can.
 func dieWithParent() *syscall.SysProcAttr { return nil }
 
-func stopOrContinue(_ *os.Process, stop bool) error {
+func (p *Process) signal(stop bool) error {
 	if stop {
 		return errors.New("only implemented for Linux")
 	}
 	return nil
 }
+
+// Runs is only implemented for Linux.
+func (p *Process) Runs() bool { return false }

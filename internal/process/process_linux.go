@@ -1,30 +1,33 @@
-package etcdtest
+package process
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
 )
 
-// dieWithParent has the kernel kill the child when the test binary is killed,
-// which runs no cleanup.
 func dieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
-func stopOrContinue(p *os.Process, stop bool) error {
+func (p *Process) signal(stop bool) error {
+	s := syscall.SIGCONT
 	if stop {
-		return p.Signal(syscall.SIGSTOP)
+		s = syscall.SIGSTOP
 	}
-	return p.Signal(syscall.SIGCONT)
+	if err := p.Cmd.Process.Signal(s); !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	return nil
 }
 
-// runs reports whether a thread of the process runs or could run. Those of a
-// process that was sent SIGSTOP stop one after the other.
-func runs(p *os.Process) bool {
-	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.Pid))
+// Runs reports whether a thread of the process runs or could run. Those of a
+// process that was paused stop one after the other.
+func (p *Process) Runs() bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.Cmd.Process.Pid))
 	for _, thread := range threads {
 		stat, err := os.ReadFile(thread)
 		if err != nil {

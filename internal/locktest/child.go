@@ -1,0 +1,245 @@
+package locktest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/process"
+	"github.com/dlock-go/dlock/store"
+)
+
+// Open is the Open of a store's package.
+type Open func(url string) (store.Store, error)
+
+// childEnv tells a process that it is a child.
+const childEnv = "DLOCK_TEST_CHILD"
+
+// runChild does the job of a child, if this process is one, and does not return
+// then. A child that is done with its job stays until it is killed.
+func runChild(open Open) {
+	if os.Getenv(childEnv) == "" {
+		return
+	}
+	go func() { io.Copy(io.Discard, os.Stdin); os.Exit(0) }() // the parent has gone
+	if err := jobs[os.Args[1]](open, os.Args[2], os.Args[3], os.Args[4]); err != nil {
+		fmt.Println("failed", err)
+		os.Exit(1)
+	}
+	select {}
+}
+
+// jobs is what a child can do, with the URL of a store, the name of a lock and a
+// TTL. A line that it says begins with a word of its own.
+var jobs = map[string]func(open Open, url, name, ttl string) error{
+	"hold":  childHolds,
+	"hoard": childHoards,
+	"woken": childIsWoken,
+	"storm": childStorms,
+	"churn": childChurns,
+}
+
+func childClient(open Open, url, ttl string) (*dlock.Client, error) {
+	s, err := open(url)
+	if err != nil {
+		return nil, err
+	}
+	d, err := time.ParseDuration(ttl)
+	if err != nil {
+		return nil, err
+	}
+	return dlock.New(s, &dlock.Options{TTL: d})
+}
+
+// childHolds takes the lock, says "held <token>", and keeps it. When it loses it
+// it says "lost <nanoseconds since 1970>".
+func childHolds(open Open, url, name, ttl string) error {
+	c, err := childClient(open, url, ttl)
+	if err != nil {
+		return err
+	}
+	h, err := c.Mutex(name).LockContext(context.Background())
+	if err != nil {
+		return err
+	}
+	fmt.Println("held", h.Token())
+	<-h.Done()
+	fmt.Println("lost", time.Now().UnixNano())
+	return nil
+}
+
+// Hoard is how many locks a child takes that hoards.
+const Hoard = 5
+
+// childHoards takes the locks "name 0", "name 1" and so on, says "held <token>"
+// of each, and keeps them.
+func childHoards(open Open, url, name, ttl string) error {
+	c, err := childClient(open, url, ttl)
+	if err != nil {
+		return err
+	}
+	for i := range Hoard {
+		h, err := c.Mutex(name + " " + strconv.Itoa(i)).LockContext(context.Background())
+		if err != nil {
+			return err
+		}
+		fmt.Println("held", h.Token())
+	}
+	return nil
+}
+
+// childIsWoken queues up, says "queued" when it listens, and when it is told that
+// it has been granted it says "woken" and kills itself before it can do anything
+// about it.
+func childIsWoken(open Open, url, name, ttl string) error {
+	s, err := open(url)
+	if err != nil {
+		return err
+	}
+	d, err := time.ParseDuration(ttl)
+	if err != nil {
+		return err
+	}
+	const id = "0000000000000000000000000000beef"
+	s.Listen(func(e store.Event) {
+		if e.ID == id {
+			fmt.Println("woken")
+			self, _ := os.FindProcess(os.Getpid())
+			self.Kill()
+			select {}
+		}
+	})
+	g, err := s.Acquire(context.Background(), store.Request{
+		Name: name, Owner: "child", ID: id, TTL: d, WaitTTL: d, Queue: true, Tokens: 1,
+	})
+	if err == nil && !g.Held {
+		fmt.Println("queued")
+	}
+	return err
+}
+
+// Stormers is how many goroutines of a child want the lock in a storm.
+const Stormers = 66
+
+// childStorms says "begun", has its goroutines take the lock once each, and says
+// "done".
+func childStorms(open Open, url, name, ttl string) error {
+	c, err := childClient(open, url, ttl)
+	if err != nil {
+		return err
+	}
+	fmt.Println("begun")
+	if err := Storm(c, name, Stormers); err != nil {
+		return err
+	}
+	fmt.Println("done")
+	return nil
+}
+
+// childChurns says "begun" and takes locks, gives them up and loses patience
+// until it is killed.
+func childChurns(open Open, url, _, ttl string) error {
+	c, err := childClient(open, url, ttl)
+	if err != nil {
+		return err
+	}
+	fmt.Println("begun")
+	for range 8 {
+		go func() {
+			for {
+				Churn(c)
+			}
+		}()
+	}
+	return nil
+}
+
+// Child is a process that does a job.
+type Child struct {
+	t    testing.TB
+	proc *process.Process
+	said chan string // its lines; closed when it has ended
+	kill func()
+}
+
+// StartChild starts this test program again, for a job: "hold", "hoard", "woken",
+// "storm" or "churn". It ends with the test at the latest.
+func StartChild(t testing.TB, job, url, name string, ttl time.Duration) *Child {
+	t.Helper()
+	c := &Child{t: t, said: make(chan string, 16)}
+	cmd := exec.Command(os.Args[0], job, url, name, ttl.String())
+	cmd.Env = append(os.Environ(), childEnv+"=1")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdin, err := cmd.StdinPipe() // it ends when this process does
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.proc, err = process.Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer close(c.said)
+		for lines := bufio.NewScanner(stdout); lines.Scan(); {
+			c.said <- lines.Text()
+		}
+	}()
+	c.kill = sync.OnceFunc(func() {
+		c.proc.Kill()
+		<-ended
+		stdin.Close()
+		if stderr.Len() > 0 {
+			t.Errorf("a child wrote to stderr: %s", stderr.String())
+		}
+	})
+	t.Cleanup(c.kill)
+	return c
+}
+
+// Kill ends the child with SIGKILL, also one that is paused, and blocks until it
+// has ended.
+func (c *Child) Kill() { c.kill() }
+
+// Pause stops the child with SIGSTOP, and Resume lets it go on.
+func (c *Child) Pause()  { c.signal(c.proc.Pause) }
+func (c *Child) Resume() { c.signal(c.proc.Resume) }
+
+func (c *Child) signal(send func() error) {
+	c.t.Helper()
+	if err := send(); err != nil {
+		c.t.Fatalf("cannot pause or resume a child: %v", err)
+	}
+}
+
+// Says waits for the next line of the child, which has to begin with word, and
+// returns the rest.
+func (c *Child) Says(word string) string {
+	c.t.Helper()
+	select {
+	case line, ok := <-c.said:
+		rest, found := strings.CutPrefix(line, word)
+		if !ok || !found {
+			c.t.Fatalf("the child says %q, want %q", line, word)
+		}
+		return strings.TrimSpace(rest)
+	case <-time.After(Patience):
+		c.t.Fatalf("the child says nothing, want %q", word)
+	}
+	return ""
+}

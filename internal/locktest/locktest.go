@@ -1,0 +1,218 @@
+// Package locktest is what the tests of stores on real servers have in common:
+// clients of dlock whose calls are watched from outside, and processes of their
+// own that hold locks, wait for them and get killed.
+package locktest
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/store"
+)
+
+const (
+	// Patience is how long a test waits for what has no bound of its own.
+	Patience = 30 * time.Second
+	// Late is what a bound on time gets on top, for a busy machine.
+	Late = 400 * time.Millisecond
+	// Soon is for what takes a few round trips, on a busy machine; a waiter that
+	// is not told asks after 2 s.
+	Soon = 1500 * time.Millisecond
+)
+
+// NewClient returns a client that is closed at the end, by when it must have
+// nothing left to do.
+func NewClient(t testing.TB, on store.Store, o dlock.Options) *dlock.Client {
+	t.Helper()
+	c, err := dlock.New(on, &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error("Close:", err)
+		}
+	})
+	return c
+}
+
+// Request asks for name, with the n-th id, by an owner of its own.
+func Request(name string, n int) store.Request {
+	number := strconv.Itoa(n)
+	return store.Request{
+		Name: name, Owner: "owner-" + number, ID: strings.Repeat("0", 32-len(number)) + number,
+		TTL: 2 * time.Second, WaitTTL: 2 * time.Second, Queue: true, Tokens: 1,
+	}
+}
+
+// RefTo is what releases or renews the hold, or the place, of r.
+func RefTo(r store.Request) store.Ref {
+	return store.Ref{Name: r.Name, Owner: r.Owner, ID: r.ID, Mode: r.Mode, TTL: max(r.TTL, r.WaitTTL)}
+}
+
+// Lock takes a lock that is free.
+func Lock(t testing.TB, c *dlock.Client, name string) *dlock.Hold {
+	t.Helper()
+	h, _ := Begin(t, c, name).Granted(Patience)
+	return h
+}
+
+// Unlock fails the test if h cannot be unlocked.
+func Unlock(t testing.TB, h *dlock.Hold) {
+	t.Helper()
+	if err := h.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Waiting is a call of LockContext under way.
+type Waiting struct {
+	t    testing.TB
+	done chan struct{}
+	h    *dlock.Hold
+	err  error
+	at   time.Time // when it returned
+}
+
+// Begin begins to wait for a lock.
+func Begin(t testing.TB, c *dlock.Client, name string) *Waiting {
+	return BeginWith(t, context.Background(), c, name)
+}
+
+// BeginWith is Begin with a context of the waiter's own.
+func BeginWith(t testing.TB, ctx context.Context, c *dlock.Client, name string) *Waiting {
+	w := &Waiting{t: t, done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		w.h, w.err = c.Mutex(name).LockContext(ctx)
+		w.at = time.Now()
+	}()
+	return w
+}
+
+// Granted returns the hold, and when it came. It fails the test if the call
+// takes longer than within, or fails.
+func (w *Waiting) Granted(within time.Duration) (*dlock.Hold, time.Time) {
+	w.t.Helper()
+	w.returns(within)
+	if w.err != nil {
+		w.t.Fatal(w.err)
+	}
+	return w.h, w.at
+}
+
+// Failed returns when the call failed and why.
+func (w *Waiting) Failed(within time.Duration) (time.Time, error) {
+	w.t.Helper()
+	w.returns(within)
+	if w.err == nil {
+		w.t.Fatal("the lock was granted")
+	}
+	return w.at, w.err
+}
+
+func (w *Waiting) returns(within time.Duration) {
+	w.t.Helper()
+	began := time.Now()
+	select {
+	case <-w.done:
+	case <-time.After(Patience):
+		w.t.Fatal("LockContext does not return")
+	}
+	if took := w.at.Sub(began); took > within {
+		w.t.Fatalf("LockContext returned after %v, want at most %v", took, within)
+	}
+}
+
+// Waits asserts that the call has not returned.
+func (w *Waiting) Waits() {
+	w.t.Helper()
+	select {
+	case <-w.done:
+		w.t.Fatalf("LockContext has returned %v, %v", w.h, w.err)
+	default:
+	}
+}
+
+// Ended tells when a hold ended.
+func Ended(h *dlock.Hold) <-chan time.Time {
+	ended := make(chan time.Time, 1)
+	go func() {
+		<-h.Done()
+		ended <- time.Now()
+	}()
+	return ended
+}
+
+// Poll waits until ok.
+func Poll(t testing.TB, what string, within time.Duration, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(within); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %v in vain for: %s", within, what)
+		}
+	}
+}
+
+// Queued waits until so many wait for name at the store.
+func Queued(t testing.TB, s store.Store, name string, n int) {
+	t.Helper()
+	Poll(t, strconv.Itoa(n)+" in the queue of "+name, Patience, func() bool {
+		state, err := s.Inspect(context.Background(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(state.Queue) == n
+	})
+}
+
+// MustBe asserts that err matches want.
+func MustBe(t testing.TB, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatalf("got the error %v, want %v", err, want)
+	}
+}
+
+// Storm has many goroutines take the lock once each.
+func Storm(c *dlock.Client, name string, goroutines int) error {
+	errs := make(chan error, goroutines)
+	for range goroutines {
+		go func() {
+			h, err := c.Mutex(name).LockContext(context.Background())
+			if err == nil {
+				err = h.Unlock()
+			}
+			errs <- err
+		}()
+	}
+	var first error
+	for range goroutines {
+		if err := <-errs; err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// Churn waits for one of a few locks for a short while, in either mode, and if
+// it gets it holds it for a short while.
+func Churn(c *dlock.Client) {
+	ctx, cancel := context.WithTimeout(context.Background(), rand.N(20*time.Millisecond))
+	defer cancel()
+	lock := c.RWMutex("churn " + strconv.Itoa(rand.N(5)))
+	take := lock.LockContext
+	if rand.N(2) == 0 {
+		take = lock.RLockContext
+	}
+	if h, err := take(ctx); err == nil {
+		time.Sleep(rand.N(2 * time.Millisecond))
+		h.Unlock()
+	}
+}
