@@ -72,6 +72,45 @@ func TestCallsOfALoneHold(t *testing.T) {
 	}
 }
 
+// TestCallsOfAHandOver: what the header of release states. With one waiter, and
+// with two.
+func TestCallsOfAHandOver(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := open(t, server.URL())
+	want := map[int]map[string]int{
+		1: {
+			"evalsha": 1, "hlen": 1, "hmget": 1, "zrange": 1, "time": 1, "hget": 1, // looks
+			"set": 1, "del": 1, "hset": 1, "pexpire": 1, "spublish": 1,
+		},
+		2: {
+			"evalsha": 1, "hlen": 1, "hmget": 1, "zrange": 1, "zmscore": 1, "time": 1, "hget": 2,
+			"set": 1, "zrem": 1, "zadd": 1, "hdel": 1, "hset": 1, "pexpireat": 2, "spublish": 1,
+		},
+	}
+	for _, waiters := range []int{1, 1, 2} { // the first makes the token counter and loads the script
+		var all []store.Request
+		for i := range 1 + waiters {
+			req := newRequest(i)
+			req.Name, req.Queue = "a", true
+			if _, err := s.Acquire(t.Context(), req); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, req)
+		}
+		for i, req := range all {
+			server.MustDo("CONFIG", "RESETSTAT")
+			if err := s.Release(t.Context(), refOf(req)); err != nil {
+				t.Fatal(err)
+			}
+			got, first := commands(server), i == 0
+			if first && got["eval"] == 0 && fmt.Sprint(got) != fmt.Sprint(want[waiters]) {
+				t.Errorf("commands of a release with %d who wait:\ngot  %v\nwant %v", waiters, got, want[waiters])
+			}
+		}
+	}
+}
+
 // TestScriptCost: pipelined, 32 deep, SET NX PX is at most 5 times as fast as
 // acquire and 3 times as fast as release, in the median of rounds that each
 // measure all three.

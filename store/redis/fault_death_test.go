@@ -6,16 +6,17 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/locktest"
 )
 
 // mortal is the lease of those who die, and of those who wait for them.
 var mortal = dlock.Options{TTL: 2 * time.Second}
 
 // startWaiter starts a child that waits for the lock.
-func (s *site) startWaiter(job, name string) *child {
+func (s *site) startWaiter(job, name string) *locktest.Child {
 	s.t.Helper()
 	before := len(s.state(name).Queue)
-	c := startChild(s.t, job, s.server.URL(), name, mortal.TTL)
+	c := locktest.StartChild(s.t, job, s.server.URL(), name, mortal.TTL)
 	s.queued(name, before+1)
 	return c
 }
@@ -26,26 +27,26 @@ func TestFault48HolderKilled(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	c := s.near(dlock.Options{TTL: 4 * mortal.TTL, WaitTTL: 4 * mortal.TTL}) // asks only when it is told to
-	holder := startChild(t, "hold", s.server.URL(), "a", mortal.TTL)
-	token := holder.says("held")
-	waits := begin(t, c, "a")
+	holder := locktest.StartChild(t, "hold", s.server.URL(), "a", mortal.TTL)
+	token := holder.Says("held")
+	waits := locktest.Begin(t, c, "a")
 	s.queued("a", 1)
-	holder.kill()
+	holder.Kill()
 	asked := time.Now()
 	left := s.state("a").Holders[0].Remaining
 	answered := time.Now()
-	waits.waits()
-	h, at := waits.granted(patience)
+	waits.Waits()
+	h, at := waits.Granted(locktest.Patience)
 	if early := asked.Add(left).Sub(at); early > time.Millisecond {
 		t.Errorf("granted %v before the lease was over", early)
 	}
-	if after := at.Sub(answered.Add(left)); after > 50*time.Millisecond+late {
+	if after := at.Sub(answered.Add(left)); after > 50*time.Millisecond+locktest.Late {
 		t.Errorf("granted %v after the lease was over", after)
 	}
 	if n, _ := strconv.ParseUint(token, 10, 64); n == 0 || h.Token() <= n {
 		t.Errorf("the token is %d after %s", h.Token(), token)
 	}
-	unlock(t, h)
+	locktest.Unlock(t, h)
 }
 
 // The process at the head of the queue is killed. The next in line get in within
@@ -56,21 +57,21 @@ func TestFault49HeadOfQueueKilled(t *testing.T) {
 	holder, second, third := s.near(mortal), s.near(mortal), s.near(mortal)
 	h := s.lock(holder, "a")
 	head := s.startWaiter("hold", "a")
-	waits2 := begin(t, second, "a")
+	waits2 := locktest.Begin(t, second, "a")
 	s.queued("a", 2)
-	waits3 := begin(t, third, "a")
+	waits3 := locktest.Begin(t, third, "a")
 	s.queued("a", 3)
-	head.kill()
+	head.Kill()
 	released := time.Now()
-	unlock(t, h)
-	h2, at := waits2.granted(patience)
-	if after := at.Sub(released); after > mortal.TTL+50*time.Millisecond+late {
+	locktest.Unlock(t, h)
+	h2, at := waits2.Granted(locktest.Patience)
+	if after := at.Sub(released); after > mortal.TTL+50*time.Millisecond+locktest.Late {
 		t.Errorf("granted %v after the release, with a lease of %v", after, mortal.TTL)
 	}
-	waits3.waits()
-	unlock(t, h2)
-	h3, _ := waits3.granted(soon)
-	unlock(t, h3)
+	waits3.Waits()
+	locktest.Unlock(t, h2)
+	h3, _ := waits3.Granted(locktest.Soon)
+	locktest.Unlock(t, h3)
 	s.over("a", mortal)
 }
 
@@ -82,22 +83,22 @@ func TestFault50WokenWaiterKilled(t *testing.T) {
 	holder, c := s.near(mortal), s.near(mortal)
 	h := s.lock(holder, "a")
 	woken := s.startWaiter("woken", "a")
-	woken.says("queued")
-	waits := begin(t, c, "a")
+	woken.Says("queued")
+	waits := locktest.Begin(t, c, "a")
 	s.queued("a", 2)
 	released := time.Now()
-	unlock(t, h)
-	woken.says("woken")
-	woken.kill()
-	next, at := waits.granted(patience)
+	locktest.Unlock(t, h)
+	woken.Says("woken")
+	woken.Kill()
+	next, at := waits.Granted(locktest.Patience)
 	switch after := at.Sub(released); {
 	case after < mortal.TTL-time.Millisecond:
 		t.Errorf("granted %v after the release: the fault has not bitten", after)
-	case after > mortal.TTL+50*time.Millisecond+late:
+	case after > mortal.TTL+50*time.Millisecond+locktest.Late:
 		t.Errorf("granted %v after the release, with a lease of %v", after, mortal.TTL)
 	}
 	s.holds(next)
-	unlock(t, next)
+	locktest.Unlock(t, next)
 	s.over("a", mortal)
 }
 
@@ -108,27 +109,27 @@ func TestFault78ProcessKilled(t *testing.T) {
 	s := newSite(t)
 	const locks = 5
 	var tokens [locks]uint64
-	var children []*child
+	var children []*locktest.Child
 	for i := range locks {
-		children = append(children, startChild(t, "hold", s.server.URL(), strconv.Itoa(i), mortal.TTL))
+		children = append(children, locktest.StartChild(t, "hold", s.server.URL(), strconv.Itoa(i), mortal.TTL))
 	}
 	for i, c := range children {
-		tokens[i], _ = strconv.ParseUint(c.says("held"), 10, 64)
+		tokens[i], _ = strconv.ParseUint(c.Says("held"), 10, 64)
 	}
 	c := s.near(mortal)
 	for i := range locks {
 		_, err := c.Mutex(strconv.Itoa(i)).TryLockContext(t.Context())
-		mustBe(t, err, dlock.ErrHeld)
+		locktest.MustBe(t, err, dlock.ErrHeld)
 	}
 	for _, c := range children {
-		c.kill()
+		c.Kill()
 	}
 	for i := range locks {
-		h, _ := begin(t, c, strconv.Itoa(i)).granted(mortal.TTL + late)
+		h, _ := locktest.Begin(t, c, strconv.Itoa(i)).Granted(mortal.TTL + locktest.Late)
 		if h.Token() <= tokens[i] || tokens[i] == 0 {
 			t.Errorf("lock %d: token %d after %d", i, h.Token(), tokens[i])
 		}
-		unlock(t, h)
+		locktest.Unlock(t, h)
 	}
 	s.over("0", mortal)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/store/redis"
 )
@@ -34,9 +35,9 @@ func TestFault54ForgedMessages(t *testing.T) {
 			holder, c := s.near(patient), s.near(patient)
 			h := s.lock(holder, "a")
 			ids := s.ids("a")
-			waits := begin(t, c, "a")
+			waits := locktest.Begin(t, c, "a")
 			s.queued("a", 1)
-			poll(t, "it listens", patience, func() bool { return len(channels(s.server)) == 1 })
+			locktest.Poll(t, "it listens", locktest.Patience, func() bool { return len(channels(s.server)) == 1 })
 			own := strings.Replace(s.ids("a"), ids, "", 1)
 			channel, text := channels(s.server)[0], forged.text(own, h.Token())
 
@@ -55,7 +56,7 @@ func TestFault54ForgedMessages(t *testing.T) {
 				<-time.After(time.Until(began.Add(time.Duration(i+1) * 10 * time.Millisecond)))
 			}
 			took := time.Since(began)
-			waits.waits()
+			waits.Waits()
 			s.holds(h)
 			// One every 10 ms at most, and that only because of a flood of events
 			// that are well-formed.
@@ -64,9 +65,9 @@ func TestFault54ForgedMessages(t *testing.T) {
 			if asks > most {
 				t.Errorf("%d requests in %v, want at most %d", asks, took, most)
 			}
-			unlock(t, h)
-			next, _ := waits.granted(patience)
-			unlock(t, next)
+			locktest.Unlock(t, h)
+			next, _ := waits.Granted(locktest.Patience)
+			locktest.Unlock(t, next)
 		})
 	}
 }
@@ -92,16 +93,16 @@ func TestFault55Herd(t *testing.T) {
 		holder, c := s.near(o), s.far(o)
 		s.handOver(holder, c, "a")
 		h := s.lock(holder, "a")
-		waits := begin(t, c, "a")
+		waits := locktest.Begin(t, c, "a")
 		s.queued("a", 1)
 		before := s.cost()
-		unlock(t, h)
-		h, _ = waits.granted(soon)
-		poll(t, "the full lease", patience, func() bool { return s.state("a").Holders[0].Remaining > o.WaitTTL })
+		locktest.Unlock(t, h)
+		h, _ = waits.Granted(locktest.Soon)
+		locktest.Poll(t, "the full lease", locktest.Patience, func() bool { return s.state("a").Holders[0].Remaining > o.WaitTTL })
 		if n := s.cost() - before; n > 2 {
 			t.Errorf("a hand-over took %d script calls, want at most 2", n)
 		}
-		unlock(t, h)
+		locktest.Unlock(t, h)
 	})
 	for _, processes := range []int{1, 3} {
 		t.Run(strconv.Itoa(processes)+" processes", func(t *testing.T) {
@@ -111,30 +112,30 @@ func TestFault55Herd(t *testing.T) {
 			h := s.lock(holder, "a")
 			waiters := 200
 			var here sync.WaitGroup
-			var children []*child
+			var children []*locktest.Child
 			if processes == 1 {
 				c := s.near(o)
 				here.Go(func() {
-					if err := storm(c, "a", waiters); err != nil {
+					if err := locktest.Storm(c, "a", waiters); err != nil {
 						t.Error(err)
 					}
 				})
 			} else {
-				waiters = processes * stormers
+				waiters = processes * locktest.Stormers
 				for range processes {
-					children = append(children, startChild(t, "storm", s.server.URL(), "a", o.TTL))
+					children = append(children, locktest.StartChild(t, "storm", s.server.URL(), "a", o.TTL))
 				}
 				for _, c := range children {
-					c.says("begun")
+					c.Says("begun")
 				}
 			}
 			s.queued("a", processes) // one of each process, whatever the number of its waiters
-			poll(t, "all listen", patience, func() bool { return len(channels(s.server)) == processes })
+			locktest.Poll(t, "all listen", locktest.Patience, func() bool { return len(channels(s.server)) == processes })
 			before := s.cost()
-			unlock(t, h)
+			locktest.Unlock(t, h)
 			here.Wait()
 			for _, c := range children {
-				c.says("done")
+				c.Says("done")
 			}
 			// Each asks once and releases once. It is renewed only if it holds on to it.
 			n := float64(s.cost()-before) / float64(waiters)
@@ -151,20 +152,20 @@ func TestFault55Herd(t *testing.T) {
 func TestFault56ManyNames(t *testing.T) {
 	o := dlock.Options{TTL: 30 * time.Second}
 	waitForMany := func(t *testing.T, url string, names int, servers ...*redistest.Server) {
-		holder := newClient(t, open(t, url), o)
+		holder := locktest.NewClient(t, open(t, url), o)
 		waiters := open(t, url)
-		c := newClient(t, waiters, o)
+		c := locktest.NewClient(t, waiters, o)
 		held := inParallel(t, names, func(i int) (*dlock.Hold, error) {
 			return holder.Mutex(strconv.Itoa(i)).LockContext(t.Context())
 		})
 		// So that c has all the connections that it needs for calls.
 		for i := range 64 {
-			unlock(t, lock(t, c, "warm "+strconv.Itoa(i)))
+			locktest.Unlock(t, locktest.Lock(t, c, "warm "+strconv.Itoa(i)))
 		}
 		before := connections(servers)
-		var waits []*waiting
+		var waits []*locktest.Waiting
 		for i := range names {
-			waits = append(waits, begin(t, c, strconv.Itoa(i)))
+			waits = append(waits, locktest.Begin(t, c, strconv.Itoa(i)))
 		}
 		subscriptions := func() (n int) {
 			for _, server := range servers {
@@ -173,12 +174,12 @@ func TestFault56ManyNames(t *testing.T) {
 			return n
 		}
 		for i := range names {
-			poll(t, "all wait", patience, func() bool {
+			locktest.Poll(t, "all wait", locktest.Patience, func() bool {
 				state, err := waiters.Inspect(t.Context(), strconv.Itoa(i))
 				return err == nil && len(state.Queue) == 1
 			})
 		}
-		poll(t, "all partitions are listened to", patience, func() bool { return subscriptions() >= 64 })
+		locktest.Poll(t, "all partitions are listened to", locktest.Patience, func() bool { return subscriptions() >= 64 })
 		if n := subscriptions(); n > 64 {
 			t.Errorf("%d subscriptions, want 64", n)
 		}
@@ -187,8 +188,8 @@ func TestFault56ManyNames(t *testing.T) {
 		}
 		inParallel(t, names, func(i int) (*dlock.Hold, error) { return nil, held[i].Unlock() })
 		for _, w := range waits {
-			h, _ := w.granted(patience)
-			unlock(t, h)
+			h, _ := w.Granted(locktest.Patience)
+			locktest.Unlock(t, h)
 		}
 	}
 	t.Run("standalone", func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/store"
 )
@@ -88,7 +89,7 @@ func TestFault85AnyName(t *testing.T) {
 	s.on("", redistest.Pass)
 	for _, name := range []string{"", strings.Repeat("n", dlock.MaxNameLen+1), strings.Repeat("n", 1<<20)} {
 		_, err := far.Mutex(name).LockContext(t.Context())
-		mustBe(t, err, dlock.ErrInvalidName)
+		locktest.MustBe(t, err, dlock.ErrInvalidName)
 	}
 	if n := s.proxy.Calls(); n > 0 {
 		t.Errorf("%d calls were made", n)
@@ -99,11 +100,11 @@ func TestFault85AnyName(t *testing.T) {
 func (s *site) renewAll(names []string) (errs []error) {
 	var refs []store.Ref
 	for i, name := range names {
-		req := request(name+"!", i)
+		req := locktest.Request(name+"!", i)
 		if _, err := s.direct.Acquire(s.t.Context(), req); err != nil {
 			return []error{err}
 		}
-		refs = append(refs, refTo(req))
+		refs = append(refs, locktest.RefTo(req))
 	}
 	for i, err := range s.direct.Renew(s.t.Context(), refs) {
 		if err == nil {
@@ -122,30 +123,30 @@ func TestFault86AnyTTL(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	far := open(t, s.proxy.URL())
-	c := newClient(t, far, dlock.Options{})
+	c := locktest.NewClient(t, far, dlock.Options{})
 	s.on("", redistest.Pass)
 	for _, ttl := range []time.Duration{
 		0, -1, -time.Second, 1, time.Microsecond, time.Millisecond, far.MinTTL() - 1,
 		dlock.MaxTTL + 1, math.MaxInt64, math.MinInt64, 1e15 * time.Nanosecond * 1000,
 	} {
 		_, err := c.Mutex("a", dlock.WithTTL(ttl)).LockContext(t.Context())
-		mustBe(t, err, dlock.ErrInvalidTTL)
+		locktest.MustBe(t, err, dlock.ErrInvalidTTL)
 		if ttl != 0 { // the default
 			_, err = dlock.New(far, &dlock.Options{TTL: ttl})
-			mustBe(t, err, dlock.ErrInvalidTTL)
+			locktest.MustBe(t, err, dlock.ErrInvalidTTL)
 			_, err = dlock.New(far, &dlock.Options{WaitTTL: ttl})
-			mustBe(t, err, dlock.ErrInvalidTTL)
+			locktest.MustBe(t, err, dlock.ErrInvalidTTL)
 		}
 	}
 	if n := s.proxy.Calls(); n > 0 {
 		t.Errorf("%d calls were made", n)
 	}
 	for i, ttl := range []time.Duration{far.MinTTL(), far.MinTTL() + 1, 15 * time.Millisecond, 1900 * time.Millisecond, time.Hour, dlock.MaxTTL - 1, dlock.MaxTTL} {
-		req := request("a", i)
+		req := locktest.Request("a", i)
 		req.TTL, req.WaitTTL = ttl, ttl
 		for what, do := range map[string]func() error{
 			"acquired": func() error { _, err := far.Acquire(t.Context(), req); return err },
-			"renewed":  func() error { return far.Renew(t.Context(), []store.Ref{refTo(req)})[0] },
+			"renewed":  func() error { return far.Renew(t.Context(), []store.Ref{locktest.RefTo(req)})[0] },
 		} {
 			// The shortest may be over before they can be looked at.
 			err := do()
@@ -154,21 +155,21 @@ func TestFault86AnyTTL(t *testing.T) {
 			}
 			if state := s.state("a"); len(state.Holders) == 1 {
 				left := state.Holders[0].Remaining
-				if left > ttl+time.Millisecond || ttl >= time.Second && left < ttl-late {
+				if left > ttl+time.Millisecond || ttl >= time.Second && left < ttl-locktest.Late {
 					t.Errorf("%s for %v: the server has %v", what, ttl, left)
 				}
 			} else if ttl >= time.Second && what == "acquired" {
 				t.Errorf("%s for %v: not there", what, ttl)
 			}
 		}
-		far.Release(t.Context(), refTo(req))
+		far.Release(t.Context(), locktest.RefTo(req))
 	}
-	s.empty(soon)
+	s.empty(locktest.Soon)
 	h, err := c.Mutex("a", dlock.WithTTL(dlock.MaxTTL)).LockContext(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	unlock(t, h)
+	locktest.Unlock(t, h)
 }
 
 // Ten thousand holds are renewed in one call, some of them gone. Each gets its
@@ -179,9 +180,9 @@ func TestFault88ManyKeys(t *testing.T) {
 	far := open(t, s.proxy.URL())
 	refs := make([]store.Ref, holds)
 	inParallel(t, holds, func(i int) (*dlock.Hold, error) {
-		req := request(strconv.Itoa(i), i)
+		req := locktest.Request(strconv.Itoa(i), i)
 		req.TTL = time.Minute
-		refs[i] = refTo(req)
+		refs[i] = locktest.RefTo(req)
 		if i%10 == 0 {
 			return nil, nil // never acquired
 		}
@@ -200,7 +201,7 @@ func TestFault88ManyKeys(t *testing.T) {
 		if gone := i%10 == 0; gone != (err != nil) {
 			t.Fatalf("hold %d: %v", i, err)
 		} else if gone {
-			mustBe(t, err, store.ErrLost)
+			locktest.MustBe(t, err, store.ErrLost)
 		}
 	}
 	if n := s.proxy.Calls(); n > 300 || most > 300 {
@@ -225,13 +226,13 @@ func TestFault88ManyKeys(t *testing.T) {
 func TestFault88ManyHoldersOfOneLock(t *testing.T) {
 	const readers = 3000
 	s := newSite(t)
-	writer := request("a", 1)
+	writer := locktest.Request("a", 1)
 	writer.TTL = time.Minute
 	if _, err := s.direct.Acquire(t.Context(), writer); err != nil {
 		t.Fatal(err)
 	}
 	reader := func(i int) store.Request {
-		req := request("a", 10+i)
+		req := locktest.Request("a", 10+i)
 		req.Mode, req.TTL, req.WaitTTL = store.Shared, 30*time.Second, 30*time.Second
 		return req
 	}
@@ -242,7 +243,7 @@ func TestFault88ManyHoldersOfOneLock(t *testing.T) {
 	if n := len(s.state("a").Queue); n != readers {
 		t.Fatalf("%d wait, want %d", n, readers)
 	}
-	if err := s.direct.Release(t.Context(), refTo(writer)); err != nil {
+	if err := s.direct.Release(t.Context(), locktest.RefTo(writer)); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(s.state("a").Holders); n != readers {
@@ -250,19 +251,19 @@ func TestFault88ManyHoldersOfOneLock(t *testing.T) {
 	}
 	var refs []store.Ref
 	for i := range readers {
-		ref := refTo(reader(i))
+		ref := locktest.RefTo(reader(i))
 		ref.TTL = 100 * time.Millisecond
 		refs = append(refs, ref)
 	}
 	for i, err := range s.direct.Renew(t.Context(), refs) {
 		if err != nil {
 			// The first batches may have run out when the last are renewed.
-			mustBe(t, err, store.ErrLost)
+			locktest.MustBe(t, err, store.ErrLost)
 			t.Logf("reader %d was gone", i)
 			break
 		}
 	}
-	poll(t, "all run out", patience, func() bool {
+	locktest.Poll(t, "all run out", locktest.Patience, func() bool {
 		g, err := s.direct.Acquire(t.Context(), store.Request{
 			Name: "a", Owner: "next", ID: strings.Repeat("f", 32), TTL: time.Second, WaitTTL: time.Second, Tokens: 1,
 		})
@@ -271,7 +272,7 @@ func TestFault88ManyHoldersOfOneLock(t *testing.T) {
 	if err := s.direct.Release(t.Context(), store.Ref{Name: "a", Owner: "next", ID: strings.Repeat("f", 32)}); err != nil {
 		t.Fatal(err)
 	}
-	s.empty(soon)
+	s.empty(locktest.Soon)
 }
 
 // Owners and ids are compared whole: none that begins like another is taken for
@@ -286,21 +287,21 @@ func TestFault92SimilarOwners(t *testing.T) {
 	}
 	similar := []string{"worker-1", "worker-10", "worker-", "worker", "worker-1:", "worker-1=", "*", "worker?1", ".*", "WORKER-1", "%a", "w"}
 	for i, owner := range similar {
-		req := request("a", i)
+		req := locktest.Request("a", i)
 		req.Owner, req.Queue, req.TTL = owner, false, time.Minute
 		g, err := s.direct.Acquire(t.Context(), req)
 		if err != nil || !g.Held {
 			t.Fatalf("%s gets %+v, %v", owner, g, err)
 		}
 		for k, other := range similar {
-			again := request("a", 1000+k)
+			again := locktest.Request("a", 1000+k)
 			again.Owner, again.Queue = other, false
 			g2, err := s.direct.Acquire(t.Context(), again)
 			if other == owner {
 				if err != nil || g2.Token != g.Token || g2.Holds != 2 {
 					t.Fatalf("%s enters again: %+v, %v", owner, g2, err)
 				}
-				if err := s.direct.Release(t.Context(), refTo(again)); err != nil {
+				if err := s.direct.Release(t.Context(), locktest.RefTo(again)); err != nil {
 					t.Fatal(err)
 				}
 				continue
@@ -309,12 +310,12 @@ func TestFault92SimilarOwners(t *testing.T) {
 				t.Errorf("%s takes the lock of %s", other, owner)
 			}
 			// Nor can it release what is not its own.
-			mustBe(t, s.direct.Release(t.Context(), refTo(again)), store.ErrLost)
+			locktest.MustBe(t, s.direct.Release(t.Context(), locktest.RefTo(again)), store.ErrLost)
 		}
 		if n := len(s.state("a").Holders); n != 1 {
 			t.Fatalf("%d holders, want one", n)
 		}
-		if err := s.direct.Release(t.Context(), refTo(req)); err != nil {
+		if err := s.direct.Release(t.Context(), locktest.RefTo(req)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/store/redis"
 )
@@ -24,31 +25,31 @@ func TestFault84ForcedRelease(t *testing.T) {
 	holder, c := s.near(o), s.near(patient)
 	s.handOver(holder, c, "a")
 	h := s.lock(holder, "a")
-	waits := begin(t, c, "a")
+	waits := locktest.Begin(t, c, "a")
 	s.queued("a", 1)
 	began := time.Now()
 	if n, err := s.direct.Break(t.Context(), "a"); n != 1 || err != nil {
 		t.Fatalf("%d holds broken, %v", n, err)
 	}
-	next, at := waits.granted(soon)
+	next, at := waits.Granted(locktest.Soon)
 	if next.Token() <= h.Token() {
 		t.Errorf("token %d after %d", next.Token(), h.Token())
 	}
 	t.Log("woken after", at.Sub(began))
 	select {
 	case <-h.Done():
-		if after := time.Since(began); after > patient.TTL/3+late {
+		if after := time.Since(began); after > patient.TTL/3+locktest.Late {
 			t.Errorf("told after %v", after)
 		}
-	case <-time.After(patience):
+	case <-time.After(locktest.Patience):
 		t.Fatal("the holder is not told")
 	}
 	if got := <-lost; got != h {
 		t.Error("OnLost was called with another hold")
 	}
-	mustBe(t, h.Unlock(), dlock.ErrLost)
+	locktest.MustBe(t, h.Unlock(), dlock.ErrLost)
 	s.holds(next)
-	unlock(t, next)
+	locktest.Unlock(t, next)
 	s.over("a", patient)
 	if len(lost) > 0 {
 		t.Error("OnLost was called twice")
@@ -69,33 +70,33 @@ func TestNothingIsLeft(t *testing.T) {
 	stores := []*redis.Store{open(t, s.server.URL()), open(t, s.server.URL()), open(t, s.server.URL())}
 	var clients []*dlock.Client
 	for _, st := range stores {
-		clients = append(clients, newClient(t, st, o))
+		clients = append(clients, locktest.NewClient(t, st, o))
 	}
 	var churning sync.WaitGroup
 	for i := range 24 {
 		churning.Go(func() {
 			for range cancels / 24 {
-				churn(clients[i%len(clients)])
+				locktest.Churn(clients[i%len(clients)])
 			}
 		})
 	}
 	for range crashes {
-		c := startChild(t, "churn", s.server.URL(), "", o.TTL)
-		c.says("begun")
+		c := locktest.StartChild(t, "churn", s.server.URL(), "", o.TTL)
+		c.Says("begun")
 		<-time.After(rand.N(100 * time.Millisecond)) // the moment of its death
-		c.kill()
+		c.Kill()
 	}
 	churning.Wait()
 	over := time.Now().Add(o.TTL + 2*time.Second)
 	s.empty(time.Until(over))
-	poll(t, "no subscription left", max(soon, time.Until(over)), func() bool { return len(channels(s.server)) == 0 })
+	locktest.Poll(t, "no subscription left", max(locktest.Soon, time.Until(over)), func() bool { return len(channels(s.server)) == 0 })
 	for i, c := range clients {
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
 		stores[i].Close()
 	}
-	poll(t, "no connection left", soon, func() bool { return connections([]*redistest.Server{s.server}) <= own })
+	locktest.Poll(t, "no connection left", locktest.Soon, func() bool { return connections([]*redistest.Server{s.server}) <= own })
 	for name := range strings.FieldsSeq(s.server.MustDo("KEYS", "*")) {
 		if kind := s.server.MustDo("TYPE", name); kind != "string" {
 			t.Errorf("%s is a %s", name, kind)

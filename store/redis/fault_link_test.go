@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/internal/redistest"
 )
 
@@ -31,9 +32,9 @@ func TestFault09RenewReplyLost(t *testing.T) {
 			}
 			return redistest.Pass
 		})
-		poll(t, "nine renewals", patience, func() bool { return len(s.calls(renew)) >= 9 })
+		locktest.Poll(t, "nine renewals", locktest.Patience, func() bool { return len(s.calls(renew)) >= 9 })
 		s.holds(h)
-		unlock(t, h)
+		locktest.Unlock(t, h)
 		s.over("a", o)
 	})
 	// The server has the hold for longer all the time, but the holder does not
@@ -45,11 +46,11 @@ func TestFault09RenewReplyLost(t *testing.T) {
 		h := s.lock(c, "a")
 		known := time.Now() // the last confirmed request was sent before
 		s.on(renew, redistest.SwallowReply)
-		waits := begin(t, rival, "a")
-		ended := endOf(h)
-		next, grantedAt := waits.granted(2*shortLease.TTL + patience)
+		waits := locktest.Begin(t, rival, "a")
+		ended := locktest.Ended(h)
+		next, grantedAt := waits.Granted(2*shortLease.TTL + locktest.Patience)
 		endedAt := <-ended
-		if got, most := endedAt.Sub(known), shortLease.TTL+late; got > most {
+		if got, most := endedAt.Sub(known), shortLease.TTL+locktest.Late; got > most {
 			t.Errorf("told %v after the last answer, want at most %v", got, most)
 		}
 		if !endedAt.Before(grantedAt) {
@@ -58,25 +59,15 @@ func TestFault09RenewReplyLost(t *testing.T) {
 		if len(s.calls(renew)) == 0 {
 			t.Error("no renewal came: the fault has not bitten")
 		}
-		mustBe(t, h.Unlock(), dlock.ErrLost)
+		locktest.MustBe(t, h.Unlock(), dlock.ErrLost)
 		s.holds(next)
-		unlock(t, next)
+		locktest.Unlock(t, next)
 		s.proxy.Cut() // the mute connection
 		s.over("a", shortLease)
 	})
 }
 
 // endOf delivers when the hold ended.
-func endOf(h *dlock.Hold) <-chan time.Time {
-	ended := make(chan time.Time, 1)
-	done := h.Done()
-	go func() {
-		<-done
-		ended <- time.Now()
-	}()
-	return ended
-}
-
 // The link to a holder goes half open: nothing arrives, nothing is closed. The
 // holder is told before a rival is granted.
 func TestFault10HalfOpenLinkAtHolder(t *testing.T) {
@@ -88,23 +79,23 @@ func TestFault10HalfOpenLinkAtHolder(t *testing.T) {
 			s := newSite(t)
 			c, rival := s.far(dlock.Options{TTL: lease}), s.near(dlock.Options{TTL: lease})
 			h := s.lock(c, "a")
-			waits := begin(t, rival, "a")
+			waits := locktest.Begin(t, rival, "a")
 			s.queued("a", 1)
 			<-time.After(healthy) // so that the lease is new, or about to be renewed, or was
-			ended := endOf(h)
+			ended := locktest.Ended(h)
 			s.proxy.Blackhole(true)
-			next, grantedAt := waits.granted(lease + late)
+			next, grantedAt := waits.Granted(lease + locktest.Late)
 			endedAt := <-ended
 			overlap := endedAt.Sub(grantedAt)
 			t.Log("overlap", overlap)
 			if overlap > 0 {
 				t.Errorf("told %v after the rival had been granted", overlap)
 			}
-			mustBe(t, h.Err(), dlock.ErrLost)
+			locktest.MustBe(t, h.Err(), dlock.ErrLost)
 			s.proxy.Blackhole(false)
-			mustBe(t, h.Unlock(), dlock.ErrLost)
+			locktest.MustBe(t, h.Unlock(), dlock.ErrLost)
 			s.holds(next)
-			unlock(t, next)
+			locktest.Unlock(t, next)
 			s.over("a", dlock.Options{TTL: lease})
 		})
 	}
@@ -123,17 +114,17 @@ func TestFault11HalfOpenLinkAtWaiter(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		deadline, _ := ctx.Deadline()
-		waits := beginWith(t, ctx, c, "a")
+		waits := locktest.BeginWith(t, ctx, c, "a")
 		s.queued("a", 1)
 		s.proxy.Blackhole(true)
-		at, err := waits.failed(2 * time.Second)
-		mustBe(t, err, context.DeadlineExceeded)
-		if after := at.Sub(deadline); after > 50*time.Millisecond+late {
+		at, err := waits.Failed(2 * time.Second)
+		locktest.MustBe(t, err, context.DeadlineExceeded)
+		if after := at.Sub(deadline); after > 50*time.Millisecond+locktest.Late {
 			t.Errorf("returned %v after the deadline", after)
 		}
 		s.proxy.Blackhole(false)
 		s.queued("a", 0)
-		unlock(t, h)
+		locktest.Unlock(t, h)
 		s.over("a", o)
 	})
 	t.Run("for good", func(t *testing.T) {
@@ -141,14 +132,14 @@ func TestFault11HalfOpenLinkAtWaiter(t *testing.T) {
 		s := newSite(t)
 		holder, c := s.near(o), s.far(o)
 		h := s.lock(holder, "a")
-		waits := begin(t, c, "a")
+		waits := locktest.Begin(t, c, "a")
 		s.queued("a", 1)
 		s.proxy.Blackhole(true)
-		_, err := waits.failed(o.TTL + late)
-		mustBe(t, err, dlock.ErrUnavailable)
+		_, err := waits.Failed(o.TTL + locktest.Late)
+		locktest.MustBe(t, err, dlock.ErrUnavailable)
 		s.proxy.Blackhole(false)
 		s.queued("a", 0)
-		unlock(t, h)
+		locktest.Unlock(t, h)
 		s.over("a", o)
 	})
 	t.Run("for a while", func(t *testing.T) {
@@ -156,19 +147,19 @@ func TestFault11HalfOpenLinkAtWaiter(t *testing.T) {
 		s := newSite(t)
 		holder, c := s.near(o), s.far(o)
 		h := s.lock(holder, "a")
-		waits := begin(t, c, "a")
+		waits := locktest.Begin(t, c, "a")
 		s.queued("a", 1)
 		s.proxy.Blackhole(true)
-		unlock(t, h) // who waits is told, in vain
+		locktest.Unlock(t, h) // who waits is told, in vain
 		if n := len(s.state("a").Holders); n != 1 {
 			t.Fatalf("%d holders, want the one who was told", n)
 		}
 		<-time.After(o.TTL / 2)
-		waits.waits()
+		waits.Waits()
 		s.proxy.Blackhole(false)
-		next, _ := waits.granted(soon + late)
+		next, _ := waits.Granted(locktest.Soon + locktest.Late)
 		s.holds(next)
-		unlock(t, next)
+		locktest.Unlock(t, next)
 		s.over("a", o)
 	})
 }
@@ -182,10 +173,10 @@ func TestFault12SlowStore(t *testing.T) {
 	late := func(t *testing.T, s *site, c *dlock.Client) {
 		rival := s.near(patient)
 		_, err := c.Mutex("a").TryLockContext(t.Context())
-		mustBe(t, err, dlock.ErrLost)
-		h, _ := begin(t, rival, "a").granted(o.TTL + slow + soon)
+		locktest.MustBe(t, err, dlock.ErrLost)
+		h, _ := locktest.Begin(t, rival, "a").Granted(o.TTL + slow + locktest.Soon)
 		s.holds(h)
-		unlock(t, h)
+		locktest.Unlock(t, h)
 		s.over("a", o)
 	}
 	t.Run("latency", func(t *testing.T) {
@@ -223,7 +214,7 @@ func TestFault13ForeignTraffic(t *testing.T) {
 	t.Cleanup(shared.Close)
 	others := manyConnections(t, s.server.Addr)
 	o := dlock.Options{TTL: 2 * time.Second, OnLost: func(*dlock.Hold) { t.Error("OnLost was called") }}
-	c := newClient(t, newStore(t, shared), o)
+	c := locktest.NewClient(t, newStore(t, shared), o)
 	var holds []*dlock.Hold
 	for i := range 50 {
 		holds = append(holds, s.lock(c, strconv.Itoa(i)))
@@ -263,6 +254,6 @@ func TestFault13ForeignTraffic(t *testing.T) {
 		t.Errorf("only %.1f MB/s: the fault has not bitten", rate)
 	}
 	for _, h := range holds {
-		unlock(t, h)
+		locktest.Unlock(t, h)
 	}
 }

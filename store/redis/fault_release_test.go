@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/store"
 )
@@ -26,13 +27,13 @@ func TestFault06ReleaseReplyLost(t *testing.T) {
 			o.OnLost = func(*dlock.Hold) { t.Error("OnLost was called") }
 			c, rival := s.far(o), s.near(shortLease)
 			h := s.lock(c, "a")
-			waits := begin(t, rival, "a")
+			waits := locktest.Begin(t, rival, "a")
 			s.queued("a", 1)
 			s.on(release, fault, 1)
 			err := h.Unlock()
 			switch name {
 			case "mute": // Unlock's own time is used up before it can ask again
-				mustBe(t, err, dlock.ErrUnavailable)
+				locktest.MustBe(t, err, dlock.ErrUnavailable)
 			default:
 				if err != nil {
 					t.Fatal(err)
@@ -41,11 +42,11 @@ func TestFault06ReleaseReplyLost(t *testing.T) {
 					t.Fatalf("%d releases, want 2", n)
 				}
 			}
-			next, _ := waits.granted(soon)
+			next, _ := waits.Granted(locktest.Soon)
 			s.holds(next)
 			s.proxy.Cut() // the mute connection
 			s.holds(next)
-			unlock(t, next)
+			locktest.Unlock(t, next)
 			s.over("a", o)
 		})
 	}
@@ -57,13 +58,13 @@ func TestFault06ReleaseReplyLost(t *testing.T) {
 		s := newSite(t)
 		c, rival := s.far(shortLease), s.near(shortLease)
 		h := s.lock(c, "a")
-		waits := begin(t, rival, "a")
+		waits := locktest.Begin(t, rival, "a")
 		s.queued("a", 1)
 		s.on(release, redistest.Twice, 1)
-		mustBe(t, h.Unlock(), dlock.ErrLost)
-		next, _ := waits.granted(soon)
+		locktest.MustBe(t, h.Unlock(), dlock.ErrLost)
+		next, _ := waits.Granted(locktest.Soon)
 		s.holds(next)
-		unlock(t, next)
+		locktest.Unlock(t, next)
 		s.over("a", shortLease)
 	})
 }
@@ -76,7 +77,7 @@ func TestFault07StaleReleaseAfterNewAcquire(t *testing.T) {
 		t.Parallel()
 		s := newSite(t)
 		h := open(t, s.proxy.URL())
-		first, second := request("a", 1), request("a", 2)
+		first, second := locktest.Request("a", 1), locktest.Request("a", 2)
 		second.Owner = first.Owner
 		if _, err := h.Acquire(t.Context(), first); err != nil {
 			t.Fatal(err)
@@ -84,9 +85,9 @@ func TestFault07StaleReleaseAfterNewAcquire(t *testing.T) {
 		s.on(release, redistest.Hold, 1)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		mustBe(t, h.Release(ctx, refTo(first)), context.DeadlineExceeded)
+		locktest.MustBe(t, h.Release(ctx, locktest.RefTo(first)), context.DeadlineExceeded)
 
-		if err := s.direct.Release(t.Context(), refTo(first)); err != nil {
+		if err := s.direct.Release(t.Context(), locktest.RefTo(first)); err != nil {
 			t.Fatal(err)
 		}
 		g, err := s.direct.Acquire(t.Context(), second)
@@ -97,8 +98,8 @@ func TestFault07StaleReleaseAfterNewAcquire(t *testing.T) {
 		if state := s.state("a"); len(state.Holders) != 1 || state.Holders[0].Token != g.Token {
 			t.Fatalf("the late release has left %+v", state.Holders)
 		}
-		mustBe(t, s.direct.Release(t.Context(), refTo(first)), store.ErrLost)
-		if err := s.direct.Release(t.Context(), refTo(second)); err != nil {
+		locktest.MustBe(t, s.direct.Release(t.Context(), locktest.RefTo(first)), store.ErrLost)
+		if err := s.direct.Release(t.Context(), locktest.RefTo(second)); err != nil {
 			t.Fatal(err)
 		}
 		s.empty(0)
@@ -107,22 +108,22 @@ func TestFault07StaleReleaseAfterNewAcquire(t *testing.T) {
 		t.Parallel()
 		s := newSite(t)
 		o := dlock.Options{TTL: 8 * time.Second, StoreTimeout: time.Second}
-		c := newClient(t, newStore(t, manyConnections(t, s.proxy.Addr)), o)
+		c := locktest.NewClient(t, newStore(t, manyConnections(t, s.proxy.Addr)), o)
 		lock := c.Mutex("a").As(dlock.NewOwner())
 		first, err := lock.LockContext(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.on(release, redistest.Hold, 1)
-		mustBe(t, first.Unlock(), dlock.ErrUnavailable)
-		poll(t, "a release that has overtaken", patience, func() bool { return len(s.keys()) == 0 })
+		locktest.MustBe(t, first.Unlock(), dlock.ErrUnavailable)
+		locktest.Poll(t, "a release that has overtaken", locktest.Patience, func() bool { return len(s.keys()) == 0 })
 		second, err := lock.LockContext(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.unhold(1)
 		s.holds(second)
-		unlock(t, second)
+		locktest.Unlock(t, second)
 		s.over("a", o)
 	})
 }
@@ -137,32 +138,32 @@ func TestFault08ReleaseLost(t *testing.T) {
 	o := dlock.Options{TTL: time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	c, rival := s.far(o), s.near(patient)
 	h := s.lock(c, "a")
-	waits := begin(t, rival, "a")
+	waits := locktest.Begin(t, rival, "a")
 	s.queued("a", 1)
 	s.proxy.Blackhole(true)
 	began := time.Now()
 	result := make(chan error)
 	go func() { result <- h.Unlock() }()
 	<-h.Done()
-	if took := time.Since(began); took > late {
+	if took := time.Since(began); took > locktest.Late {
 		t.Errorf("the holder was out after %v", took)
 	}
-	mustBe(t, <-result, dlock.ErrUnavailable)
-	if took := time.Since(began); took > o.TTL/3+late {
+	locktest.MustBe(t, <-result, dlock.ErrUnavailable)
+	if took := time.Since(began); took > o.TTL/3+locktest.Late {
 		t.Errorf("Unlock took %v", took)
 	}
-	next, _ := waits.granted(o.TTL + late)
+	next, _ := waits.Granted(o.TTL + locktest.Late)
 	s.holds(next)
-	poll(t, "it gives up", 3*o.TTL+soon, func() bool { return strings.Contains(log.String(), "gave up releasing") })
+	locktest.Poll(t, "it gives up", 3*o.TTL+locktest.Soon, func() bool { return strings.Contains(log.String(), "gave up releasing") })
 	s.holds(next)
-	unlock(t, next)
+	locktest.Unlock(t, next)
 	s.over("a", o)
 	// Nothing is under way any more that would have to be cut off.
 	began = time.Now()
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(began); took > late {
+	if took := time.Since(began); took > locktest.Late {
 		t.Errorf("Close took %v", took)
 	}
 	s.proxy.Blackhole(false)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/redis"
@@ -257,7 +258,7 @@ func TestFault19OldMasterKeepsAccepting(t *testing.T) {
 
 	h := left.take("a")
 	require.Equal(t, "1", old.MustDo("WAIT", "1", "5000"))
-	cut := time.Now()
+	cut, ended := time.Now(), locktest.Ended(h)
 	promoted.MustDo("REPLICAOF", "NO", "ONE")
 	until(t, "the old master misses its replica", func() bool {
 		return field(old, "replication", "min_slaves_good_slaves") == "0"
@@ -281,7 +282,8 @@ func TestFault19OldMasterKeepsAccepting(t *testing.T) {
 
 	other := right.take("b")
 	next := right.call("a")
-	told(t, h, cut, lease+slack)
+	require.LessOrEqual(t, (<-ended).Sub(cut), lease+slack, "the holder was told late")
+	require.ErrorIs(t, h.Unlock(), dlock.ErrLost)
 	require.Greater(t, next.comes(cut, lease+slack+byAsking).Token(), h.Token())
 	require.NoError(t, other.Unlock())
 

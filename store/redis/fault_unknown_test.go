@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/store"
 )
@@ -40,7 +41,7 @@ func TestFault01AcquireRequestLost(t *testing.T) {
 			}
 		}
 		s.holds(h)
-		unlock(t, h)
+		locktest.Unlock(t, h)
 		s.over("a", shortLease)
 	})
 	t.Run("until the caller's deadline", func(t *testing.T) {
@@ -50,11 +51,11 @@ func TestFault01AcquireRequestLost(t *testing.T) {
 		s.on(acquire, redistest.CutBefore)
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
-		_, err := beginWith(t, ctx, c, "a").failed(500*time.Millisecond + late)
-		mustBe(t, err, context.DeadlineExceeded)
+		_, err := locktest.BeginWith(t, ctx, c, "a").Failed(500*time.Millisecond + locktest.Late)
+		locktest.MustBe(t, err, context.DeadlineExceeded)
 		s.over("a", shortLease)
 		_, err = c.Mutex("a").TryLockContext(t.Context())
-		mustBe(t, err, dlock.ErrUnavailable)
+		locktest.MustBe(t, err, dlock.ErrUnavailable)
 		s.over("a", shortLease)
 	})
 }
@@ -87,7 +88,7 @@ func TestFault02AcquireReplyLost(t *testing.T) {
 			if name != "duplicate" && first.Load() != h.Token() {
 				t.Errorf("the first answer had token %d, the second %d", first.Load(), h.Token())
 			}
-			unlock(t, h)
+			locktest.Unlock(t, h)
 			s.over("a", longLease)
 		})
 	}
@@ -109,21 +110,21 @@ func TestFault02QueuedReplyLost(t *testing.T) {
 			holder, c, behind := s.near(longLease), s.far(longLease), s.near(longLease)
 			h := s.lock(holder, "a")
 			s.on(acquire, fault, 1)
-			q1 := begin(t, c, "a")
+			q1 := locktest.Begin(t, c, "a")
 			s.queued("a", 1)
-			q2 := begin(t, behind, "a")
+			q2 := locktest.Begin(t, behind, "a")
 			s.queued("a", 2)
-			poll(t, "a second request", patience, func() bool { return len(s.calls(acquire)) >= 2 })
+			locktest.Poll(t, "a second request", locktest.Patience, func() bool { return len(s.calls(acquire)) >= 2 })
 			if n := len(s.state("a").Queue); n != 2 {
 				t.Fatalf("%d places are taken, want 2", n)
 			}
-			unlock(t, h)
+			locktest.Unlock(t, h)
 			// Who has heard nothing has not subscribed either.
-			h1, _ := q1.granted(map[bool]time.Duration{true: muteFor + soon, false: soon}[name == "mute"])
-			q2.waits()
-			unlock(t, h1)
-			h2, _ := q2.granted(soon)
-			unlock(t, h2)
+			h1, _ := q1.Granted(map[bool]time.Duration{true: muteFor + locktest.Soon, false: locktest.Soon}[name == "mute"])
+			q2.Waits()
+			locktest.Unlock(t, h1)
+			h2, _ := q2.Granted(locktest.Soon)
+			locktest.Unlock(t, h2)
 			s.over("a", longLease)
 		})
 	}
@@ -138,8 +139,8 @@ func TestFault03AcquireReplyLostCallerGone(t *testing.T) {
 	giveUp := func(t *testing.T, c *dlock.Client) {
 		ctx, cancel := context.WithTimeout(t.Context(), gone)
 		defer cancel()
-		_, err := beginWith(t, ctx, c, "a").failed(gone + late)
-		mustBe(t, err, context.DeadlineExceeded)
+		_, err := locktest.BeginWith(t, ctx, c, "a").Failed(gone + locktest.Late)
+		locktest.MustBe(t, err, context.DeadlineExceeded)
 	}
 	t.Run("granted", func(t *testing.T) {
 		t.Parallel()
@@ -150,12 +151,12 @@ func TestFault03AcquireReplyLostCallerGone(t *testing.T) {
 		if n := len(s.state("a").Holders); n != 1 {
 			t.Fatalf("%d holders: the fault has not bitten", n)
 		}
-		h, _ := begin(t, rival, "a").granted(o.StoreTimeout + soon) // the lease has 4 s
+		h, _ := locktest.Begin(t, rival, "a").Granted(o.StoreTimeout + locktest.Soon) // the lease has 4 s
 		if bury := s.calls(release)[0][1]; bury == "0" {
 			t.Error("the id was not buried")
 		}
 		s.holds(h)
-		unlock(t, h)
+		locktest.Unlock(t, h)
 		s.proxy.Cut() // the mute connection
 		s.over("a", o)
 	})
@@ -167,9 +168,9 @@ func TestFault03AcquireReplyLostCallerGone(t *testing.T) {
 		s.on(acquire, redistest.SwallowReply)
 		giveUp(t, c)
 		s.queued("a", 1) // the fault has bitten
-		poll(t, "the place is given up", o.StoreTimeout+soon, func() bool { return len(s.state("a").Queue) == 0 })
+		locktest.Poll(t, "the place is given up", o.StoreTimeout+locktest.Soon, func() bool { return len(s.state("a").Queue) == 0 })
 		s.holds(h)
-		unlock(t, h)
+		locktest.Unlock(t, h)
 		s.proxy.Cut() // the mute connection
 		s.over("a", o)
 	})
@@ -185,13 +186,13 @@ func TestFault03AcquireReplyLostCallerGone(t *testing.T) {
 			return redistest.CutBefore
 		})
 		giveUp(t, c)
-		waits := begin(t, rival, "a")
+		waits := locktest.Begin(t, rival, "a")
 		s.queued("a", 1)
-		poll(t, "a few releases on a dead wire", patience, func() bool { return len(s.calls(release)) >= 3 })
-		waits.waits()
+		locktest.Poll(t, "a few releases on a dead wire", locktest.Patience, func() bool { return len(s.calls(release)) >= 3 })
+		waits.Waits()
 		s.on("", redistest.Pass)
-		h, _ := waits.granted(soon)
-		unlock(t, h)
+		h, _ := waits.Granted(locktest.Soon)
+		locktest.Unlock(t, h)
 		s.over("a", o)
 	})
 }
@@ -204,26 +205,26 @@ func TestFault05AcquireOvertakenByCleanUp(t *testing.T) {
 		t.Parallel()
 		s := newSite(t)
 		h := open(t, s.proxy.URL())
-		req := request("a", 5)
+		req := locktest.Request("a", 5)
 		s.on(acquire, redistest.Hold, 1)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		_, err := h.Acquire(ctx, req)
-		mustBe(t, err, context.DeadlineExceeded)
+		locktest.MustBe(t, err, context.DeadlineExceeded)
 
-		bury := refTo(req)
+		bury := locktest.RefTo(req)
 		bury.Bury = true
-		mustBe(t, s.direct.Release(t.Context(), bury), store.ErrLost)
+		locktest.MustBe(t, s.direct.Release(t.Context(), bury), store.ErrLost)
 		s.unhold(1)
 		if state := s.state("a"); len(state.Holders)+len(state.Queue) > 0 {
 			t.Fatalf("the late request is in: %+v", state)
 		}
 		_, err = s.direct.Acquire(t.Context(), req)
-		mustBe(t, err, store.ErrLost)
-		if g, err := s.direct.Acquire(t.Context(), request("a", 6)); err != nil || !g.Held {
+		locktest.MustBe(t, err, store.ErrLost)
+		if g, err := s.direct.Acquire(t.Context(), locktest.Request("a", 6)); err != nil || !g.Held {
 			t.Fatalf("another id gets %+v, %v", g, err)
 		}
-		if err := s.direct.Release(t.Context(), refTo(request("a", 6))); err != nil {
+		if err := s.direct.Release(t.Context(), locktest.RefTo(locktest.Request("a", 6))); err != nil {
 			t.Fatal(err)
 		}
 		s.over("a", dlock.Options{TTL: req.TTL})
@@ -232,17 +233,17 @@ func TestFault05AcquireOvertakenByCleanUp(t *testing.T) {
 		t.Parallel()
 		s := newSite(t)
 		o := dlock.Options{TTL: 6 * time.Second, StoreTimeout: time.Second}
-		c := newClient(t, newStore(t, manyConnections(t, s.proxy.Addr)), o)
+		c := locktest.NewClient(t, newStore(t, manyConnections(t, s.proxy.Addr)), o)
 		s.on(acquire, redistest.Hold, 1)
 		_, err := c.Mutex("a").TryLockContext(t.Context())
 		if err == nil {
 			t.Fatal("granted: the fault has not bitten")
 		}
-		poll(t, "a release that has overtaken", patience, func() bool { return len(s.keys()) > 0 })
+		locktest.Poll(t, "a release that has overtaken", locktest.Patience, func() bool { return len(s.keys()) > 0 })
 		s.unhold(1)
-		h, _ := begin(t, s.near(o), "a").granted(soon)
+		h, _ := locktest.Begin(t, s.near(o), "a").Granted(locktest.Soon)
 		s.holds(h)
-		unlock(t, h)
+		locktest.Unlock(t, h)
 		s.over("a", o)
 	})
 }
@@ -253,5 +254,5 @@ func (s *site) unhold(n int) {
 	s.t.Helper()
 	before := scriptCalls(s.t, s.server)
 	s.proxy.Unhold()
-	poll(s.t, "the late request arrives", patience, func() bool { return scriptCalls(s.t, s.server) >= before+n })
+	locktest.Poll(s.t, "the late request arrives", locktest.Patience, func() bool { return scriptCalls(s.t, s.server) >= before+n })
 }

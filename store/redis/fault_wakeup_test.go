@@ -13,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/redis"
@@ -57,20 +58,20 @@ func TestFault44SubscriberKilled(t *testing.T) {
 func (s *site) killSubscriber(holder, c *dlock.Client) {
 	s.t.Helper()
 	h := s.lock(holder, "a")
-	waits := begin(s.t, c, "a")
+	waits := locktest.Begin(s.t, c, "a")
 	s.queued("a", 1)
-	poll(s.t, "somebody listens", patience, func() bool { return len(channels(s.server)) > 0 })
+	locktest.Poll(s.t, "somebody listens", locktest.Patience, func() bool { return len(channels(s.server)) > 0 })
 	if killed := s.server.MustDo("CLIENT", "KILL", "TYPE", "pubsub"); killed == "0" {
 		s.t.Fatal("no connection was killed: the fault has not bitten")
 	}
 	began := time.Now()
-	unlock(s.t, h)
-	next, at := waits.granted(soon)
+	locktest.Unlock(s.t, h)
+	next, at := waits.Granted(locktest.Soon)
 	if testing.Verbose() {
 		s.t.Logf("in after %v", at.Sub(began))
 	}
 	s.holds(next)
-	unlock(s.t, next)
+	locktest.Unlock(s.t, next)
 }
 
 // The lock is released after the server has queued the request and before the
@@ -86,7 +87,7 @@ func TestFault45ReleaseBeforeSubscribed(t *testing.T) {
 	t.Run("store", func(t *testing.T) {
 		gate := newGate(client)
 		waiter := newStore(t, gate)
-		first, second := request("a", 1), request("a", 2)
+		first, second := locktest.Request("a", 1), locktest.Request("a", 2)
 		if _, err := s.direct.Acquire(t.Context(), first); err != nil {
 			t.Fatal(err)
 		}
@@ -99,14 +100,14 @@ func TestFault45ReleaseBeforeSubscribed(t *testing.T) {
 			answer <- g
 		}()
 		gate.wait(t)
-		if err := s.direct.Release(t.Context(), refTo(first)); err != nil {
+		if err := s.direct.Release(t.Context(), locktest.RefTo(first)); err != nil {
 			t.Fatal(err)
 		}
 		gate.open()
 		if g := <-answer; !g.Held {
 			t.Errorf("the answer is %+v, want held", g)
 		}
-		if err := waiter.Release(t.Context(), refTo(second)); err != nil {
+		if err := waiter.Release(t.Context(), locktest.RefTo(second)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -114,19 +115,19 @@ func TestFault45ReleaseBeforeSubscribed(t *testing.T) {
 		holder := s.near(patient)
 		for range 5 {
 			gate := newGate(client)
-			c := newClient(t, newStore(t, gate), patient)
+			c := locktest.NewClient(t, newStore(t, gate), patient)
 			h := s.lock(holder, "a")
-			waits := begin(t, c, "a")
+			waits := locktest.Begin(t, c, "a")
 			gate.wait(t)
-			unlock(t, h)
+			locktest.Unlock(t, h)
 			if n := len(s.state("a").Holders); n != 1 {
 				t.Fatalf("%d holders: the fault has not bitten", n)
 			}
-			waits.waits()
+			waits.Waits()
 			gate.open()
-			next, _ := waits.granted(soon)
+			next, _ := waits.Granted(locktest.Soon)
 			s.holds(next)
-			unlock(t, next)
+			locktest.Unlock(t, next)
 		}
 	})
 	s.over("a", patient)
@@ -153,7 +154,7 @@ func (g *gate) wait(t *testing.T) {
 	t.Helper()
 	select {
 	case <-g.subscribing:
-	case <-time.After(patience):
+	case <-time.After(locktest.Patience):
 		t.Fatal("nobody subscribes")
 	}
 }
@@ -193,26 +194,26 @@ func TestFault46SlowSubscriberThrownOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	holder, c := s.near(patient), newClient(t, newStore(t, client), patient)
+	holder, c := s.near(patient), locktest.NewClient(t, newStore(t, client), patient)
 	h := s.lock(holder, "a")
-	waits := begin(t, c, "a")
+	waits := locktest.Begin(t, c, "a")
 	s.queued("a", 1)
-	poll(t, "it listens", patience, func() bool { return len(channels(s.server)) == 1 })
+	locktest.Poll(t, "it listens", locktest.Patience, func() bool { return len(channels(s.server)) == 1 })
 	channel := channels(s.server)[0]
 
 	wire.stop()
 	t.Cleanup(wire.goOn)
 	junk := strings.Repeat("x", 1<<20)
-	poll(t, "it is thrown out", patience, func() bool {
+	locktest.Poll(t, "it is thrown out", locktest.Patience, func() bool {
 		s.server.MustDo("SPUBLISH", channel, junk)
 		return !strings.Contains(s.server.MustDo("INFO", "stats"), "client_output_buffer_limit_disconnections:0\r")
 	})
-	unlock(t, h)
-	waits.waits()
+	locktest.Unlock(t, h)
+	waits.Waits()
 	wire.goOn()
-	next, _ := waits.granted(soon)
+	next, _ := waits.Granted(locktest.Soon)
 	s.holds(next)
-	unlock(t, next)
+	locktest.Unlock(t, next)
 	s.over("a", patient)
 }
 
@@ -252,18 +253,18 @@ func TestFault47ChannelMoves(t *testing.T) {
 	name := nameOfNode(cluster, 2)
 	slot := redis.Slot(redis.LockKey(name))
 	asleep := dlock.Options{TTL: 30 * time.Second, WaitTTL: 30 * time.Second} // asks every 10 s
-	holder, c := newClient(t, open(t, cluster.URL()), asleep), newClient(t, open(t, cluster.URL()), asleep)
+	holder, c := locktest.NewClient(t, open(t, cluster.URL()), asleep), locktest.NewClient(t, open(t, cluster.URL()), asleep)
 	direct := open(t, cluster.URL())
 	queued := func() {
 		t.Helper()
-		poll(t, "the waiter is queued and listens", patience, func() bool {
+		locktest.Poll(t, "the waiter is queued and listens", locktest.Patience, func() bool {
 			state, err := direct.Inspect(t.Context(), name)
 			return err == nil && len(state.Queue) == 1 && len(channels(cluster.Master(slot))) == 1
 		})
 	}
 	for round, to := range []*redistest.Server{cluster.Nodes[0], cluster.Nodes[1], cluster.Nodes[2]} {
-		h := lock(t, holder, name)
-		waits := begin(t, c, name)
+		h := locktest.Lock(t, holder, name)
+		waits := locktest.Begin(t, c, name)
 		queued()
 		cluster.BeginMove(slot, to)
 		for cluster.MoveKeys(slot, to, 100) > 0 {
@@ -274,11 +275,11 @@ func TestFault47ChannelMoves(t *testing.T) {
 			queued() // at the new node, by its own doing
 			t.Logf("listens there %v after the move", time.Since(ended))
 		}
-		waits.waits()
-		unlock(t, h)
-		h, at := waits.granted(3 * soon) // rueidis asks for the new map of slots a second later
+		waits.Waits()
+		locktest.Unlock(t, h)
+		h, at := waits.Granted(3 * locktest.Soon) // rueidis asks for the new map of slots a second later
 		t.Logf("in %v after the move", at.Sub(ended))
-		unlock(t, h)
+		locktest.Unlock(t, h)
 	}
 	if state, err := direct.Inspect(t.Context(), name); err != nil || len(state.Holders)+len(state.Queue) > 0 {
 		t.Errorf("left at the servers: %+v, %v", state, err)

@@ -2,7 +2,6 @@ package redis_test
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,19 +13,10 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/redis"
-)
-
-const (
-	// patience is how long a test waits for what has no bound of its own.
-	patience = 30 * time.Second
-	// late is what a bound on time gets on top, for a busy machine.
-	late = 400 * time.Millisecond
-	// soon is for what takes a few round trips, on a busy machine; a waiter that
-	// is not told asks after 2 s.
-	soon = 1500 * time.Millisecond
 )
 
 // site is a server, a wire to it that can be tampered with, and a handle on its
@@ -58,14 +48,14 @@ func newSite(t *testing.T, config ...string) *site {
 	s.proxy = redistest.StartProxy(t, s.server.Addr)
 	s.direct = open(t, s.server.URL())
 	h := open(t, s.proxy.URL())
-	req := request("learn", 1)
+	req := locktest.Request("learn", 1)
 	for _, call := range []struct {
 		name string
 		do   func() error
 	}{
 		{acquire, func() error { _, err := h.Acquire(t.Context(), req); return err }},
-		{renew, func() error { return h.Renew(t.Context(), []store.Ref{refTo(req)})[0] }},
-		{release, func() error { return h.Release(t.Context(), refTo(req)) }},
+		{renew, func() error { return h.Renew(t.Context(), []store.Ref{locktest.RefTo(req)})[0] }},
+		{release, func() error { return h.Release(t.Context(), locktest.RefTo(req)) }},
 	} {
 		s.proxy.Plan(func(_ int, args []string) redistest.Action {
 			if args[0] == "EVALSHA" {
@@ -123,27 +113,11 @@ func (s *site) calls(script string) [][]string {
 // near is a client that sees the server directly, far one behind the proxy.
 func (s *site) near(o dlock.Options) *dlock.Client {
 	s.t.Helper()
-	return newClient(s.t, open(s.t, s.server.URL()), o)
+	return locktest.NewClient(s.t, open(s.t, s.server.URL()), o)
 }
 func (s *site) far(o dlock.Options) *dlock.Client {
 	s.t.Helper()
-	return newClient(s.t, open(s.t, s.proxy.URL()), o)
-}
-
-// newClient returns a client that is closed at the end, by when it must have
-// nothing left to do.
-func newClient(t *testing.T, on store.Store, o dlock.Options) *dlock.Client {
-	t.Helper()
-	c, err := dlock.New(on, &o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error("Close:", err)
-		}
-	})
-	return c
+	return locktest.NewClient(s.t, open(s.t, s.proxy.URL()), o)
 }
 
 // manyConnections is a client of a user who has four connections to the server,
@@ -172,36 +146,10 @@ func newStore(t *testing.T, c rueidis.Client) *redis.Store {
 	return s
 }
 
-// request asks for name, with the n-th id, by an owner of its own.
-func request(name string, n int) store.Request {
-	number := strconv.Itoa(n)
-	return store.Request{
-		Name: name, Owner: "owner-" + number, ID: strings.Repeat("0", 32-len(number)) + number,
-		TTL: 2 * time.Second, WaitTTL: 2 * time.Second, Queue: true, Tokens: 1,
-	}
-}
-
-func refTo(r store.Request) store.Ref {
-	return store.Ref{Name: r.Name, Owner: r.Owner, ID: r.ID, Mode: r.Mode, TTL: max(r.TTL, r.WaitTTL)}
-}
-
 // lock takes a lock that is free.
 func (s *site) lock(c *dlock.Client, name string) *dlock.Hold {
 	s.t.Helper()
-	return lock(s.t, c, name)
-}
-
-func lock(t *testing.T, c *dlock.Client, name string) *dlock.Hold {
-	t.Helper()
-	h, _ := begin(t, c, name).granted(patience)
-	return h
-}
-
-func unlock(t *testing.T, h *dlock.Hold) {
-	t.Helper()
-	if err := h.Unlock(); err != nil {
-		t.Fatal(err)
-	}
+	return locktest.Lock(s.t, c, name)
 }
 
 // handOver has a lock go from one client to another, which listens from then on:
@@ -209,78 +157,12 @@ func unlock(t *testing.T, h *dlock.Hold) {
 func (s *site) handOver(from, to *dlock.Client, name string) {
 	s.t.Helper()
 	h := s.lock(from, name)
-	waits := begin(s.t, to, name)
+	waits := locktest.Begin(s.t, to, name)
 	s.queued(name, 1)
-	poll(s.t, "it listens", patience, func() bool { return len(channels(s.server)) == 1 })
-	unlock(s.t, h)
-	h, _ = waits.granted(patience)
-	unlock(s.t, h)
-}
-
-// waiting is a call of LockContext under way.
-type waiting struct {
-	t    *testing.T
-	done chan struct{}
-	h    *dlock.Hold
-	err  error
-	at   time.Time // when it returned
-}
-
-func begin(t *testing.T, c *dlock.Client, name string) *waiting {
-	return beginWith(t, context.Background(), c, name)
-}
-
-func beginWith(t *testing.T, ctx context.Context, c *dlock.Client, name string) *waiting {
-	w := &waiting{t: t, done: make(chan struct{})}
-	go func() {
-		defer close(w.done)
-		w.h, w.err = c.Mutex(name).LockContext(ctx)
-		w.at = time.Now()
-	}()
-	return w
-}
-
-// granted returns the hold, and when it came.
-func (w *waiting) granted(within time.Duration) (*dlock.Hold, time.Time) {
-	w.t.Helper()
-	w.returns(within)
-	if w.err != nil {
-		w.t.Fatal(w.err)
-	}
-	return w.h, w.at
-}
-
-// failed returns when the call failed and why.
-func (w *waiting) failed(within time.Duration) (time.Time, error) {
-	w.t.Helper()
-	w.returns(within)
-	if w.err == nil {
-		w.t.Fatal("the lock was granted")
-	}
-	return w.at, w.err
-}
-
-func (w *waiting) returns(within time.Duration) {
-	w.t.Helper()
-	began := time.Now()
-	select {
-	case <-w.done:
-	case <-time.After(patience):
-		w.t.Fatal("LockContext does not return")
-	}
-	if took := w.at.Sub(began); took > within {
-		w.t.Fatalf("LockContext returned after %v, want at most %v", took, within)
-	}
-}
-
-// waits asserts that the call has not returned.
-func (w *waiting) waits() {
-	w.t.Helper()
-	select {
-	case <-w.done:
-		w.t.Fatalf("LockContext has returned %v, %v", w.h, w.err)
-	default:
-	}
+	locktest.Poll(s.t, "it listens", locktest.Patience, func() bool { return len(channels(s.server)) == 1 })
+	locktest.Unlock(s.t, h)
+	h, _ = waits.Granted(locktest.Patience)
+	locktest.Unlock(s.t, h)
 }
 
 // state asks the server itself.
@@ -300,7 +182,7 @@ func (s *site) cost() int { return scriptCalls(s.t, s.server) - int(s.looks.Load
 // queued waits until so many wait for name at the server.
 func (s *site) queued(name string, n int) {
 	s.t.Helper()
-	poll(s.t, strconv.Itoa(n)+" in the queue of "+name, patience, func() bool { return len(s.state(name).Queue) == n })
+	locktest.Poll(s.t, strconv.Itoa(n)+" in the queue of "+name, locktest.Patience, func() bool { return len(s.state(name).Queue) == n })
 }
 
 // holds asserts that the hold is good and the only one the server has.
@@ -328,31 +210,13 @@ func (s *site) over(name string, o dlock.Options) {
 // empty waits until no key is left but token counters.
 func (s *site) empty(within time.Duration) {
 	s.t.Helper()
-	poll(s.t, "no key left", within, func() bool { return len(s.keys()) == 0 })
+	locktest.Poll(s.t, "no key left", within, func() bool { return len(s.keys()) == 0 })
 }
 
 func (s *site) keys() []string {
 	return slices.DeleteFunc(strings.Fields(s.server.MustDo("KEYS", "*")), func(key string) bool {
 		return strings.HasPrefix(key, "dlock:{") && strings.HasSuffix(key, "}:token")
 	})
-}
-
-// poll waits until ok.
-func poll(t *testing.T, what string, within time.Duration, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(within); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %v in vain for: %s", within, what)
-		}
-	}
-}
-
-// mustBe asserts that err matches want.
-func mustBe(t *testing.T, err, want error) {
-	t.Helper()
-	if !errors.Is(err, want) {
-		t.Fatalf("got the error %v, want %v", err, want)
-	}
 }
 
 // scriptCalls is how many script calls the server has run.

@@ -30,11 +30,14 @@ var (
 
 type script struct{ text, sha string }
 
-// newScript reads a script and puts the model where it says so. The model comes
-// after what a script does for a lone hold, because merely defining its
-// functions would take longer than that.
+// newScript reads a script and puts others where it says so. The model comes after
+// what a script does for the commonest states of a lock, because merely defining
+// its functions would take longer than that.
 func newScript(name, shebang string) *script {
-	text := shebang + "\n" + strings.Replace(source(name), "-- include model.lua\n", source("model"), 1)
+	text := shebang + "\n" + source(name)
+	for _, part := range []string{"token", "handover", "model"} {
+		text = strings.Replace(text, "-- include "+part+".lua\n", source(part), 1)
+	}
 	sum := sha1.Sum([]byte(text))
 	return &script{text: text, sha: hex.EncodeToString(sum[:])}
 }

@@ -11,26 +11,14 @@
 --         {-2}                                                upgrade refused
 --         {-3}                                                the id is buried
 --
--- A free name costs 5 calls: EXISTS, TIME, SET, HSET, PEXPIRE. This part is written for speed: it
--- works on the digits of numbers, because to convert and format them takes as long as a call.
+-- A free name costs 5 calls: EXISTS, TIME, SET, HSET, PEXPIRE.
 
 local call = redis.call
 
+-- include token.lua
+
 if call('EXISTS', KEYS[2]) == 0 then
-  local time, tokens = call('TIME'), ARGV[5]
-  local token = time[1] .. string.sub('00000' .. time[2], -6)
-  local last = tokens == '1' and token or string.format('%.0f', token + tokens - 1)
-  local before = call('SET', KEYS[1], last, 'GET')
-  if before and not (#before == #token and before < token and string.match(before, '^%d+$')) then
-    -- The counter is not behind the clock, or no counter. Put it right.
-    local number = string.match(before, '^%d+$') and tonumber(before)
-    if not number or number >= 9007199254740992 - tokens then
-      call('SET', KEYS[1], before)
-      return {err = 'DLOCKFOREIGN the token counter'}
-    end
-    token = string.format('%.0f', math.max(number + 1, tonumber(token)))
-    call('SET', KEYS[1], string.format('%.0f', token + tokens - 1))
-  end
+  local token = take(call('TIME'), ARGV[5])
   call('HSET', KEYS[2], 'o:' .. ARGV[2], '1',
     'i:' .. ARGV[1], ARGV[3] .. ' ' .. ARGV[2] .. ' ' .. token .. ' 1 ' .. ARGV[6])
   call('PEXPIRE', KEYS[2], ARGV[4])

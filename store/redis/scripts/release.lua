@@ -5,7 +5,9 @@
 --
 -- Returns 1 if the id was there, 0 if not.
 --
--- A lone hold costs 2 calls: HLEN, HDEL.
+-- A lone hold costs 2 calls: HLEN, HDEL. One exclusive hold for which one request waits costs 10:
+-- HLEN, HMGET, ZRANGE, TIME, HGET, SET, DEL, HSET, PEXPIRE, SPUBLISH. If more wait, and the first
+-- asks for an exclusive hold, it is 15.
 
 local call = redis.call
 
@@ -26,6 +28,13 @@ if ARGV[3] == '0' then
     end
     return 0
   end
+end
+
+-- include token.lua
+-- include handover.lua
+
+if ARGV[3] == '0' and hand_over(ARGV[1], ARGV[2]) then
+  return 1
 end
 
 -- include model.lua

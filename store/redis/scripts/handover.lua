@@ -1,0 +1,58 @@
+-- handover: what the model does when the only hold, an exclusive one, is given up and somebody
+-- waits, in a quarter of the calls. For the script that includes it, after token.lua. The forms
+-- and bands are those of model.lua.
+
+-- hand_over returns true if it has done so. If not, it has changed nothing: the name is in another
+-- state, or somebody has died or tampered with it.
+local function hand_over(id, owner)
+  local lock, order = KEYS[2], KEYS[3]
+  local later = 1125899906842624
+
+  local has = call('HMGET', lock, 'exclusive', 'serial', 'o:' .. owner)
+  if has[1] ~= '1' or not has[2] or has[3] ~= '1' then
+    return false
+  end
+  local front = call('ZRANGE', order, 0, 3, 'WITHSCORES')
+  local head = string.match(front[1] or '', '^q:(%x+)$')
+  if not head then
+    return false
+  end
+  local alone = #front == 6 and front[3] == 'h:' .. id and front[5] == 'd:' .. head
+  local lease, patience = front[4], front[6]
+  if not alone then
+    local scores = call('ZMSCORE', order, 'h:' .. id, 'd:' .. head)
+    lease, patience = scores[1], scores[2]
+  end
+  local time = call('TIME')
+  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  if not lease or tonumber(lease) < now or not patience or tonumber(patience) < later + now then
+    return false
+  end
+  local mode, next_owner, tokens, ms, channel, label =
+    string.match(call('HGET', lock, 'i:' .. head) or '', '^([xs]) (%S+) (%d+) (%d+) (%S+) (.*)$')
+  if not mode then
+    return false
+  end
+  if not alone and (mode ~= 'x' or call('HGET', lock, 'w:' .. next_owner) ~= head) then
+    return false -- others may have to be granted with it
+  end
+
+  local token = take(time, tokens)
+  local record = mode .. ' ' .. next_owner .. ' ' .. token .. ' '
+  if alone then
+    call('DEL', lock, order)
+    call('HSET', lock, 'o:' .. next_owner, '1', 'i:' .. head, record .. '1 ' .. label)
+    call('PEXPIRE', lock, ms)
+  else
+    local deadline = string.format('%.0f', now + ms)
+    call('ZREM', order, 'h:' .. id, 'q:' .. head, 'd:' .. head)
+    call('ZADD', order, deadline, 'h:' .. head)
+    call('HDEL', lock, 'i:' .. id, 'o:' .. owner, 't:' .. owner, 'w:' .. next_owner)
+    call('HSET', lock, 'o:' .. next_owner, '1', 'i:' .. head, record .. has[2] .. ' ' .. label,
+      't:' .. next_owner, 'x' .. token .. '=1')
+    call('PEXPIREAT', lock, deadline, 'GT')
+    call('PEXPIREAT', order, deadline, 'GT')
+  end
+  redis.pcall('SPUBLISH', channel, head .. ' ' .. token)
+  return true
+end
