@@ -20,6 +20,7 @@ type ask struct {
 	began time.Time
 	claim *claim
 	lease *lease // for the hold
+	place *lease // for the place, if one was asked for
 }
 
 func (a *ask) run(ctx context.Context) (store.Grant, error) {
@@ -29,15 +30,23 @@ func (a *ask) run(ctx context.Context) (store.Grant, error) {
 	}
 	a.claim = s.claims.track(a.req, a.dir, a.key)
 	e := newEntry(a.key, a.req)
+	put, otherwise := clientv3.OpPut(a.key, e.asHold(newToken(0)), clientv3.WithLease(a.lease.id)), a.otherwise(e)
+	leaving, over := s.departures.join(a.dir)
+	if leaving != nil {
+		otherwise = leaving.instead(a.dir, put, otherwise)
+	}
 	answer, err := s.client.Txn(ctx).
 		If(clientv3.Compare(clientv3.CreateRevision(a.dir).WithPrefix(), "=", 0)).
-		Then(clientv3.OpPut(a.key, e.asHold(newToken(0)), clientv3.WithLease(a.lease.id))).
-		Else(a.otherwise(e)).
+		Then(put).
+		Else(otherwise).
 		Commit()
 	if err != nil {
+		over(true)
 		return store.Grant{}, a.failed(err)
 	}
-	if answer.Succeeded {
+	instead := leaving != nil && !answer.Succeeded && answer.Responses[0].GetResponseTxn().Succeeded
+	over(instead)
+	if answer.Succeeded || instead {
 		return a.held(answer.Header.Revision, tokenAt(answer.Header.Revision), 1)
 	}
 	v, err := viewOf(a.dir, answer)
@@ -56,10 +65,11 @@ func (a *ask) run(ctx context.Context) (store.Grant, error) {
 // that is what comes of it.
 func (a *ask) otherwise(e *entry) clientv3.Op {
 	get := clientv3.OpGet(a.dir, clientv3.WithPrefix())
-	l := a.s.leases.of(a.placeKind()).current()
+	l := a.s.leases.of(placesFor(a.req)).current()
 	if !a.req.Queue || a.req.Mode != store.Exclusive || l == nil || l.remains(a.began) < a.req.WaitTTL/3 {
 		return get
 	}
+	a.place = l
 	return clientv3.OpTxn(a.notThere(), []clientv3.Op{clientv3.OpPut(a.key, e.asWaiter(), clientv3.WithLease(l.id)), get}, []clientv3.Op{get})
 }
 
@@ -73,7 +83,7 @@ func (a *ask) notThere() []clientv3.Cmp {
 
 // takeLease finds the lease that the hold will hang on: for a fixed one its own.
 func (a *ask) takeLease(ctx context.Context) (err error) {
-	kind := leaseKind{seconds: seconds(a.req.TTL)}
+	kind := holdsFor(a.req.TTL)
 	if c := a.s.claims.find(a.req.ID); c != nil && a.req.Fixed {
 		if a.lease, _, _, _ = a.s.claims.known(c); a.lease != nil {
 			return nil
@@ -87,10 +97,12 @@ func (a *ask) takeLease(ctx context.Context) (err error) {
 	return err
 }
 
-// failed sees to a lease that has died unexpectedly.
+// failed sees to a lease that has died unexpectedly. The error does not say
+// which it was.
 func (a *ask) failed(err error) error {
-	if errors.Is(err, rpctypes.ErrLeaseNotFound) && a.lease != nil {
-		a.s.leases.of(leaseKind{seconds: a.lease.seconds}).drop(a.lease)
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		a.s.leases.of(holdsFor(a.req.TTL)).drop(a.lease)
+		a.s.leases.of(placesFor(a.req)).drop(a.place)
 	}
 	return err
 }
@@ -182,7 +194,7 @@ func (a *ask) enqueue(ctx context.Context, e *entry) (*view, error) {
 		Else(get).
 		Commit()
 	if err != nil {
-		return nil, a.placeFailed(err, l)
+		return nil, err
 	}
 	return viewOf(a.dir, answer)
 }
@@ -197,7 +209,7 @@ func (a *ask) wait(ctx context.Context, v *view, w *entry) (store.Grant, *view, 
 	}
 	next, err := a.s.rehang(ctx, a.dir, w, l)
 	if err != nil || next != nil {
-		return store.Grant{}, next, false, a.placeFailed(err, l)
+		return store.Grant{}, next, false, err
 	}
 	position := v.position(w.id)
 	return store.Grant{
@@ -206,19 +218,9 @@ func (a *ask) wait(ctx context.Context, v *view, w *entry) (store.Grant, *view, 
 }
 
 // placeLease is one that lives for WaitTTL after this ask began.
-func (a *ask) placeLease(ctx context.Context) (*lease, error) {
-	return a.s.leases.get(ctx, a.placeKind(), time.Until(a.began.Add(a.req.WaitTTL)))
-}
-
-func (a *ask) placeKind() leaseKind {
-	return leaseKind{seconds: seconds(a.req.WaitTTL), places: true}
-}
-
-func (a *ask) placeFailed(err error, l *lease) error {
-	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-		a.s.leases.of(leaseKind{seconds: l.seconds, places: true}).drop(l)
-	}
-	return err
+func (a *ask) placeLease(ctx context.Context) (l *lease, err error) {
+	a.place, err = a.s.leases.get(ctx, placesFor(a.req), time.Until(a.began.Add(a.req.WaitTTL)))
+	return a.place, err
 }
 
 func (a *ask) held(mod int64, token uint64, holds int) (store.Grant, error) {

@@ -74,8 +74,8 @@ func (cs *claims) kinds() map[leaseKind]bool {
 	defer cs.mu.Unlock()
 	used := make(map[leaseKind]bool)
 	for _, c := range cs.m {
-		used[leaseKind{seconds: seconds(c.req.TTL)}] = true
-		used[leaseKind{seconds: seconds(c.req.WaitTTL), places: true}] = true
+		used[holdsFor(c.req.TTL)] = true
+		used[placesFor(c.req)] = true
 	}
 	return used
 }

@@ -5,6 +5,11 @@
 //
 // Keys hang on leases of whole seconds that the holds of a handle share, so that
 // renewing them costs one request however many there are.
+//
+// A token is a revision, shifted. A cluster that restarts without its data begins
+// at revision 1 again, so tokens do, too: then a resource that has seen greater
+// ones refuses the new holders until somebody resets it. A holder is told of
+// such a loss by its next renewal.
 package etcd
 
 import (
@@ -15,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/dlock-go/dlock/internal/sinks"
@@ -47,7 +53,10 @@ type Store struct {
 	leases leases
 	claims claims
 	rooms  rooms
-	sinks  *sinks.Sinks
+
+	departures departures
+
+	sinks *sinks.Sinks
 
 	ctx   context.Context // ends with the handle
 	stop  context.CancelFunc
@@ -95,6 +104,7 @@ func newStore(ctx context.Context, c *clientv3.Client, opts *Options) (*Store, e
 	s.leases = leases{s: s, m: make(map[leaseKind]*shared)}
 	s.claims = claims{s: s, m: make(map[string]*claim), wake: make(chan struct{}, 1)}
 	s.rooms = rooms{s: s, m: make(map[string]*room)}
+	s.departures = departures{m: make(map[string]*departure)}
 	s.tasks.Go(func() { s.sinks.Deliver(s.ctx) })
 	return s, nil
 }
@@ -106,7 +116,9 @@ func shortestLease(ctx context.Context, c *clientv3.Client) (time.Duration, erro
 	if err != nil {
 		return 0, err
 	}
-	_, err = c.Revoke(ctx, answer.ID)
+	if _, err = c.Revoke(ctx, answer.ID); errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		err = nil // its time is over already, or the client has asked twice
+	}
 	return time.Duration(answer.TTL) * time.Second, err
 }
 

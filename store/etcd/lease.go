@@ -8,6 +8,8 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/dlock-go/dlock/store"
 )
 
 // lease is one of the server's. It counts from the moment before the last
@@ -79,6 +81,15 @@ type leaseKind struct {
 	places  bool
 }
 
+func holdsFor(ttl time.Duration) leaseKind { return leaseKind{seconds: seconds(ttl)} }
+
+// placesFor is a second longer than it has to be. A grant makes a hold that is to
+// last WaitTTL from then; so its lease has to be renewed once a second at most,
+// and not with each grant.
+func placesFor(req store.Request) leaseKind {
+	return leaseKind{seconds: seconds(req.WaitTTL) + 1, places: true}
+}
+
 type shared struct {
 	turn chan struct{} // holds one: who has it may replace or renew the lease
 	mu   sync.Mutex
@@ -116,6 +127,9 @@ func (sh *shared) drop(l *lease) {
 		sh.now = nil
 	}
 }
+
+// dropHolds forgets one for holds.
+func (ls *leases) dropHolds(l *lease) { ls.of(leaseKind{seconds: l.seconds}).drop(l) }
 
 // get returns a lease that lives at least for atLeast from now, renewing the
 // present one or asking for a new one if it has to.

@@ -1,19 +1,13 @@
 package etcd_test
 
 import (
-	"flag"
-	"os"
 	"testing"
+
+	"github.com/dlock-go/dlock/internal/locktest"
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/etcd"
 )
 
-// TestMain runs more cases at once than there are processors: they mostly wait
-// for leases, of which the shortest lasts a second.
 func TestMain(m *testing.M) {
-	flag.Parse()
-	set := false
-	flag.Visit(func(f *flag.Flag) { set = set || f.Name == "test.parallel" })
-	if !set {
-		flag.Set("test.parallel", "16")
-	}
-	os.Exit(m.Run())
+	locktest.Main(m, func(url string) (store.Store, error) { return etcd.Open(url) }, "16")
 }

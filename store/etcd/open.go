@@ -17,9 +17,10 @@ import (
 // What suits a client that carries locks and nothing else.
 const (
 	dialTimeout = 3 * time.Second
-	// A connection that has said nothing for two seconds is probed, and given up
-	// when no answer has come for two more: a half-open one must not eat a lease.
-	probeAfter  = 2 * time.Second
+	// A connection of a watch that has said nothing for ten seconds, the least that
+	// gRPC allows, is probed, and given up when no answer has come for two more.
+	// Calls see to it sooner (link.go).
+	probeAfter  = 10 * time.Second
 	giveUpAfter = 2 * time.Second
 	// The pauses before a broken connection is opened again.
 	firstReconnect = 50 * time.Millisecond
@@ -74,13 +75,14 @@ func parseURL(raw string) (*clientv3.Config, *Options, error) {
 	}
 	c := &clientv3.Config{
 		Endpoints: u.Hosts, Username: u.User, Password: u.Password, DialTimeout: dialTimeout,
-		DialKeepAliveTime: probeAfter, DialKeepAliveTimeout: giveUpAfter, PermitWithoutStream: true,
+		// Not without a stream: the server would hang up on whoever probes then.
+		DialKeepAliveTime: probeAfter, DialKeepAliveTimeout: giveUpAfter,
 		Logger: zap.NewNop(),
 		// By default a broken connection is tried again after up to two minutes.
-		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+		DialOptions: append(newLinks().options(), grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: firstReconnect, Multiplier: 1.6, Jitter: 0.2, MaxDelay: lastReconnect},
 			MinConnectTimeout: dialTimeout,
-		})},
+		})),
 	}
 	p := &u.Parameters
 	opts := &Options{Prefix: strings.TrimSuffix(u.Path, "/")}

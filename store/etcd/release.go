@@ -2,7 +2,9 @@ package etcd
 
 import (
 	"context"
+	"errors"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/dlock-go/dlock/store"
@@ -23,6 +25,9 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 	if ref.Bury {
 		var err error
 		if tomb, err = s.grantLease(ctx, seconds(ref.TTL)); err != nil {
+			if errors.Is(err, rpctypes.ErrNoSpace) { // as a late request will find too
+				s.client.Delete(ctx, key)
+			}
 			return s.outcome(err)
 		}
 		put := clientv3.OpPut(tombstone(key), format, clientv3.WithLease(tomb.id))
@@ -32,7 +37,7 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 	if c != nil {
 		s.rooms.leave(c)
 	}
-	answer, err := s.client.Txn(ctx).If(there).Then(then...).Else(otherwise...).Commit()
+	found, err := s.remove(ctx, key, clientv3.OpTxn([]clientv3.Cmp{there}, then, otherwise), ref)
 	if err != nil {
 		if tomb != nil {
 			s.revoke(tomb)
@@ -45,8 +50,29 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 			s.revoke(l)
 		}
 	}
-	if !answer.Succeeded {
+	if !found {
 		return store.ErrLost
 	}
 	return nil
+}
+
+// remove runs the transaction of a release, with what follows from it if this
+// handle knows that, and reports whether there was something to remove.
+func (s *Store) remove(ctx context.Context, key string, release clientv3.Op, ref store.Ref) (found bool, err error) {
+	if ref.Bury {
+		answer, err := s.client.Do(ctx, release)
+		return err == nil && answer.Txn().Succeeded, err
+	}
+	dir := s.keys.dir(ref.Name)
+	d, end := s.departures.begin(dir, key)
+	defer end()
+	if all := s.rooms.succession(dir, ref.ID); all != nil {
+		found, err = s.succeed(ctx, dir, all, release)
+	} else {
+		var answer clientv3.OpResponse
+		if answer, err = s.client.Do(ctx, release); err == nil {
+			found = answer.Txn().Succeeded
+		}
+	}
+	return found || err == nil && d.removed(ctx), err
 }

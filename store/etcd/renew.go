@@ -15,7 +15,7 @@ import (
 // two round trips: the lease is renewed, and the server asked which keys hang
 // on it, since a key may have been deleted while its lease lives. A hold that
 // hangs on another lease than its TTL asks for, as a promoted one does, is moved
-// first, which takes one more. It blocks until all are answered or ctx ends.
+// first; if all are, the question is saved. It blocks until all are answered or ctx ends.
 func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
 	results := make([]error, len(holds))
 	if err := s.ready(ctx); err != nil {
@@ -24,7 +24,7 @@ func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
 		}
 		return results
 	}
-	r := &renewal{s: s, ctx: ctx, holds: holds, results: results, on: make(map[*lease][]int)}
+	r := &renewal{s: s, ctx: ctx, holds: holds, results: results, moved: make([]bool, len(holds)), on: make(map[*lease][]int)}
 	var moving sync.WaitGroup
 	for i, ref := range holds {
 		c := s.claims.find(ref.ID)
@@ -57,6 +57,7 @@ type renewal struct {
 	ctx     context.Context
 	holds   []store.Ref
 	results []error // each written by one goroutine
+	moved   []bool  // likewise: the hold was there when it was moved
 
 	mu sync.Mutex
 	on map[*lease][]int // which holds hang on a lease
@@ -75,6 +76,7 @@ func (r *renewal) move(i int) {
 		r.results[i] = err
 		return
 	}
+	r.moved[i] = true
 	r.put(l, i)
 }
 
@@ -94,7 +96,7 @@ func (s *Store) adopt(ctx context.Context, ref store.Ref) (*lease, error) {
 	if c != nil && c.req.Fixed {
 		l, err = s.grantLease(ctx, seconds(ref.TTL))
 	} else {
-		l, err = s.leases.get(ctx, leaseKind{seconds: seconds(ref.TTL)}, ref.TTL*2/3)
+		l, err = s.leases.get(ctx, holdsFor(ref.TTL), ref.TTL*2/3)
 	}
 	if err != nil {
 		return nil, s.outcome(err)
@@ -103,7 +105,7 @@ func (s *Store) adopt(ctx context.Context, ref store.Ref) (*lease, error) {
 		next, err := s.rehang(ctx, dir, e, l)
 		if err != nil {
 			if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-				s.leases.of(leaseKind{seconds: l.seconds}).drop(l)
+				s.leases.dropHolds(l)
 			}
 			return nil, s.outcome(err)
 		}
@@ -149,31 +151,40 @@ func (r *renewal) lease(l *lease, index []int) {
 	}
 	switch err := r.s.keepAlive(r.ctx, l); {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
-		r.s.leases.of(leaseKind{seconds: l.seconds}).drop(l)
+		r.s.leases.dropHolds(l)
 		fail(store.ErrLost)
 		return
 	case err != nil:
 		fail(r.s.outcome(err))
 		return
 	}
-	answer, err := r.s.client.TimeToLive(r.ctx, l.id, clientv3.WithAttachedKeys())
-	if err != nil {
-		fail(r.s.outcome(err))
-		return
+	keys := make(map[string]bool)
+	for _, i := range index {
+		if r.moved[i] {
+			keys[r.key(i)] = true
+		}
 	}
-	keys := make(map[string]bool, len(answer.Keys))
-	for _, key := range answer.Keys {
-		keys[string(key)] = true
+	if len(keys) < len(index) {
+		answer, err := r.s.client.TimeToLive(r.ctx, l.id, clientv3.WithAttachedKeys())
+		if err != nil {
+			fail(r.s.outcome(err))
+			return
+		}
+		for _, key := range answer.Keys {
+			keys[string(key)] = true
+		}
 	}
 	for _, i := range index {
-		r.results[i] = r.one(l, r.holds[i], keys)
+		r.results[i] = r.one(l, i, keys)
 	}
 }
 
+func (r *renewal) key(i int) string { return r.s.keys.entry(r.holds[i].Name, r.holds[i].ID) }
+
 // one says what has become of one hold. That its key is missing is asked again:
 // the member that answered may be a little behind.
-func (r *renewal) one(l *lease, ref store.Ref, keys map[string]bool) error {
-	key := r.s.keys.entry(ref.Name, ref.ID)
+func (r *renewal) one(l *lease, i int, keys map[string]bool) error {
+	ref, key := r.holds[i], r.key(i)
 	if !keys[key] {
 		answer, err := r.s.client.Get(r.ctx, key)
 		if err != nil {

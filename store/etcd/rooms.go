@@ -2,11 +2,11 @@ package etcd
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/dlock-go/dlock/store"
@@ -44,9 +44,8 @@ type room struct {
 	waiting map[string]*claim // by id
 	busy    bool              // grants are under way
 	empty   time.Time         // since when nobody waits
-	view    *view             // as of the last event; nil while the watch is not open
-	kvs     map[string]*mvccpb.KeyValue
-	behind  int64 // the view is older than this revision, which is known of already
+	view    *view             // the latest known; nil while the watch is not open
+	behind  int64             // the view is older than this revision, which is known of already
 }
 
 // enter makes a claim wait for its grant.
@@ -160,20 +159,24 @@ func (r *room) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	kvs := make(map[string]*mvccpb.KeyValue, len(answer.Kvs))
-	for _, kv := range answer.Kvs {
-		kvs[string(kv.Key)] = kv
+	v, err := parseView(r.dir, answer.Header.Revision, answer.Kvs)
+	if err != nil {
+		return err
 	}
-	return r.see(answer.Header.Revision, kvs)
+	v.sure = true
+	r.rs.mu.Lock()
+	defer r.rs.mu.Unlock()
+	r.view = v
+	r.look()
+	return nil
 }
 
 func (r *room) apply(e clientv3.WatchResponse) error {
 	r.rs.mu.Lock()
-	view, kvs := r.view, r.kvs
-	r.rs.mu.Unlock()
-	rev := view.rev
+	defer r.rs.mu.Unlock()
+	rev, kvs := r.view.rev, maps.Clone(r.view.kvs)
 	for _, change := range e.Events {
-		if change.Kv.ModRevision <= view.rev {
+		if change.Kv.ModRevision <= r.view.rev {
 			continue
 		}
 		rev = max(rev, change.Kv.ModRevision)
@@ -183,40 +186,34 @@ func (r *room) apply(e clientv3.WatchResponse) error {
 			kvs[string(change.Kv.Key)] = change.Kv
 		}
 	}
-	return r.see(rev, kvs)
-}
-
-func (r *room) see(rev int64, kvs map[string]*mvccpb.KeyValue) error {
-	list := make([]*mvccpb.KeyValue, 0, len(kvs))
-	for _, kv := range kvs {
-		list = append(list, kv)
+	if rev == r.view.rev {
+		return nil
 	}
-	v, err := parseView(r.dir, rev, list)
+	v, err := parseView(r.dir, rev, slices.Collect(maps.Values(kvs)))
 	if err != nil {
 		return err
 	}
-	r.rs.mu.Lock()
-	defer r.rs.mu.Unlock()
-	r.kvs, r.view = kvs, v
+	r.view = v
 	r.look()
 	return nil
 }
 
-// look grants those whose way is free, and passes grants on. Callers have
-// rooms.mu.
+// look grants those whose way is free, and passes grants on. While a grant of
+// this room is under way its answer does both, and says more than the watch.
+// Callers have rooms.mu.
 func (r *room) look() {
-	if r.view == nil {
+	if r.view == nil || r.busy {
 		return
 	}
-	for _, t := range r.pass(r.view) {
-		r.rs.s.tasks.Go(func() { r.rs.s.confirm(t.c, t.h) })
+	view := r.view
+	for _, t := range r.pass(view) {
+		r.rs.s.tasks.Go(func() { r.rs.s.confirm(t.c, t.h, view.sure) })
 	}
-	if r.busy || r.view.rev < r.behind ||
-		!slices.ContainsFunc(r.view.promotions(), func(p promotion) bool { return r.waiting[p.waiter.id] != nil }) {
+	if view.rev < r.behind ||
+		!slices.ContainsFunc(view.promotions(), func(p promotion) bool { return r.waiting[p.waiter.id] != nil }) {
 		return
 	}
 	r.busy = true
-	view := r.view
 	r.rs.s.tasks.Go(func() { r.grant(view) })
 }
 
@@ -245,20 +242,13 @@ func (r *room) grant(v *view) {
 	pause := firstRegrant
 	for {
 		ctx, cancel := context.WithTimeout(s.ctx, callTimeout)
-		kept := s.keepPlaces(ctx, r.owners(v))
+		kept := s.keepPlaces(ctx, s.rooms.owners(r.dir, v.promotions()))
 		next, err := s.settle(ctx, r.dir, v)
 		if err == nil {
 			r.rs.mu.Lock()
 			r.busy = false
-			r.behind = max(r.behind, next.written())
-			told := r.pass(next)
-			r.look()
 			r.rs.mu.Unlock()
-			if isTrue(ctx, kept) {
-				for _, t := range told {
-					s.tell(t.c, t.h)
-				}
-			}
+			r.rs.granted(ctx, r.dir, next, kept)
 			cancel()
 			return
 		}
@@ -270,25 +260,54 @@ func (r *room) grant(v *view) {
 	}
 }
 
-// owners are the claims that v grants something, with their leases.
-func (r *room) owners(v *view) map[clientv3.LeaseID]*claim {
-	r.rs.mu.Lock()
-	defer r.rs.mu.Unlock()
+// granted takes over what there is after a transaction of this handle, and tells
+// who has got something by it.
+func (rs *rooms) granted(ctx context.Context, dir string, v *view, kept <-chan bool) {
+	rs.mu.Lock()
+	r := rs.m[dir]
+	if r == nil {
+		rs.mu.Unlock()
+		return
+	}
+	r.behind = max(r.behind, v.written())
+	if r.view != nil && r.view.rev < v.rev {
+		r.view = v
+	}
+	told := r.pass(v)
+	r.look()
+	rs.mu.Unlock()
+	if isTrue(ctx, kept) {
+		for _, t := range told {
+			rs.s.tell(t.c, t.h)
+		}
+	}
+}
+
+// owners are the claims of those who are to be granted something and wait here,
+// with the leases of their places.
+func (rs *rooms) owners(dir string, all []promotion) map[clientv3.LeaseID]*claim {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
 	m := make(map[clientv3.LeaseID]*claim)
-	for _, p := range v.promotions() {
-		if c := r.waiting[p.waiter.id]; c != nil {
-			m[p.waiter.lease] = c
+	for _, p := range all {
+		if r := rs.m[dir]; r != nil && r.waiting[p.waiter.id] != nil {
+			m[p.waiter.lease] = r.waiting[p.waiter.id]
 		}
 	}
 	return m
 }
 
-// keepPlaces renews the leases of places; the channel says whether all live.
+// keepPlaces renews the leases of places that may end within WaitTTL; the channel
+// says whether all live.
 func (s *Store) keepPlaces(ctx context.Context, m map[clientv3.LeaseID]*claim) <-chan bool {
 	kept := make(chan bool, 1)
 	s.tasks.Go(func() {
 		for id, c := range m {
-			if s.keepPlace(ctx, c, id) != nil {
+			l := s.leases.of(placesFor(c.req)).current()
+			if l == nil || l.id != id {
+				l = &lease{id: id}
+			}
+			if l.remains(time.Now()) < c.req.WaitTTL && s.keepAlive(ctx, l) != nil {
 				kept <- false
 				return
 			}
@@ -309,13 +328,17 @@ func isTrue(ctx context.Context, answer <-chan bool) bool {
 }
 
 // confirm reads a hold that only the watch has told of, renews its lease, and
-// passes the grant on. If that fails, who waits asks again and is told then.
-func (s *Store) confirm(c *claim, h *entry) {
+// passes the grant on. If that fails, who waits asks again and is told then. One
+// that has been read is sure.
+func (s *Store) confirm(c *claim, h *entry, sure bool) {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(s.ctx), callTimeout)
 	defer cancel()
 	kept := s.keepPlaces(ctx, map[clientv3.LeaseID]*claim{h.lease: c})
-	answer, err := s.client.Get(ctx, h.key)
-	if err == nil && len(answer.Kvs) > 0 && answer.Kvs[0].ModRevision >= h.mod && isTrue(ctx, kept) {
+	if !sure {
+		answer, err := s.client.Get(ctx, h.key)
+		sure = err == nil && len(answer.Kvs) > 0 && answer.Kvs[0].ModRevision >= h.mod
+	}
+	if sure && isTrue(ctx, kept) {
 		s.tell(c, h)
 	}
 }
@@ -325,13 +348,4 @@ func (s *Store) tell(c *claim, h *entry) {
 	if s.claims.held(c, nil, h.mod, h.token, c.req.WaitTTL) {
 		s.sinks.Push(store.Event{ID: h.id, Token: h.token})
 	}
-}
-
-// keepPlace renews the lease of a place.
-func (s *Store) keepPlace(ctx context.Context, c *claim, id clientv3.LeaseID) error {
-	l := s.leases.of(leaseKind{seconds: seconds(c.req.WaitTTL), places: true}).current()
-	if l == nil || l.id != id {
-		l = &lease{id: id}
-	}
-	return s.keepAlive(ctx, l)
 }

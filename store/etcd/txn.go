@@ -9,10 +9,14 @@ import (
 // viewOf reads the range in a transaction's answer.
 func viewOf(dir string, answer *clientv3.TxnResponse) (*view, error) {
 	last := answer.Responses[len(answer.Responses)-1]
-	if inner := last.GetResponseTxn(); inner != nil {
+	for inner := last.GetResponseTxn(); inner != nil; inner = last.GetResponseTxn() {
 		last = inner.Responses[len(inner.Responses)-1]
 	}
-	return parseView(dir, answer.Header.Revision, last.GetResponseRange().Kvs)
+	v, err := parseView(dir, answer.Header.Revision, last.GetResponseRange().Kvs)
+	if err == nil {
+		v.sure = true
+	}
+	return v, err
 }
 
 // settle grants what the model grants now. It returns v if that is nothing,
@@ -26,31 +30,43 @@ func (s *Store) settle(ctx context.Context, dir string, v *view) (*view, error) 
 	return next, err
 }
 
-// commit makes holds of requests if nothing of the name has been written since v
-// and what they build on is still there, and says whether it did. What was
-// deleted meanwhile cannot be in the way. Each stays on its lease, if l is zero.
-// It returns what there is after that.
+// commit makes holds of requests, on the lease l or each on its own if that is
+// zero, unless something of the name has changed since v, and says whether it
+// did. What was deleted meanwhile cannot be in the way. It returns what there is
+// after that.
 func (s *Store) commit(ctx context.Context, dir string, v *view, all []promotion, l clientv3.LeaseID) (next *view, done bool, err error) {
-	conditions := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(dir).WithPrefix(), "<", v.rev+1)}
-	var puts []clientv3.Op
-	for _, p := range all {
-		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(p.waiter.key), "=", p.waiter.create))
-		if p.on != nil {
-			conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(p.on.key), "=", p.on.create))
-		}
-		lease := l
-		if lease == 0 {
-			lease = p.waiter.lease
-		}
-		puts = append(puts, clientv3.OpPut(p.waiter.key, p.waiter.asHold(p.token), clientv3.WithLease(lease)))
-	}
 	get := clientv3.OpGet(dir, clientv3.WithPrefix())
-	answer, err := s.client.Txn(ctx).If(conditions...).Then(append(puts, get)...).Else(get).Commit()
+	answer, err := s.client.Txn(ctx).If(unchangedSince(v, all)...).Then(append(puts(all, l), get)...).Else(get).Commit()
 	if err != nil {
 		return nil, false, err
 	}
 	next, err = viewOf(dir, answer)
 	return next, answer.Succeeded, err
+}
+
+// unchangedSince is that nothing of the name has been written since v, and that
+// those who are to be granted something and what they build on are still there.
+func unchangedSince(v *view, all []promotion) []clientv3.Cmp {
+	conditions := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(v.dir).WithPrefix(), "<", v.rev+1)}
+	for _, p := range all {
+		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(p.waiter.key), "=", p.waiter.create))
+		if p.on != nil {
+			conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(p.on.key), "=", p.on.create))
+		}
+	}
+	return conditions
+}
+
+// puts makes holds of requests, each on its lease if l is zero.
+func puts(all []promotion, l clientv3.LeaseID) (ops []clientv3.Op) {
+	for _, p := range all {
+		lease := l
+		if lease == 0 {
+			lease = p.waiter.lease
+		}
+		ops = append(ops, clientv3.OpPut(p.waiter.key, p.waiter.asHold(p.token), clientv3.WithLease(lease)))
+	}
+	return ops
 }
 
 // rehang puts an entry on another lease, if it is not there already. It returns

@@ -19,15 +19,20 @@ const maxPromotions = 100
 // package store; they decide, and a transaction that compares what they built
 // on carries it out.
 type view struct {
+	dir    string
 	rev    int64
 	holds  []*entry // oldest grant first
 	queue  []*entry // head first
 	buried map[string]bool
+
+	kvs  map[string]*mvccpb.KeyValue // what it was parsed from
+	sure bool                        // read from the server, not put together from events
 }
 
 func parseView(dir string, rev int64, kvs []*mvccpb.KeyValue) (*view, error) {
-	v := &view{rev: rev}
+	v := &view{dir: dir, rev: rev, kvs: make(map[string]*mvccpb.KeyValue, len(kvs))}
 	for _, kv := range kvs {
+		v.kvs[string(kv.Key)] = kv
 		if id, ok := strings.CutSuffix(strings.TrimPrefix(string(kv.Key), dir), "!"); ok {
 			if v.buried == nil {
 				v.buried = make(map[string]bool)

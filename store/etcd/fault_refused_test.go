@@ -1,0 +1,184 @@
+package etcd_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/locktest"
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/etcd"
+)
+
+// fill writes until the servers have no space left.
+func (s *site) fill() {
+	s.t.Helper()
+	value := strings.Repeat("x", 256<<10)
+	for range 1000 {
+		_, err := s.admin.Put(s.t.Context(), "foreign", value)
+		if errors.Is(err, rpctypes.ErrNoSpace) {
+			return
+		}
+		if err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	s.t.Fatal("there is no end to the space")
+}
+
+// makeSpace undoes fill.
+func (s *site) makeSpace() {
+	s.t.Helper()
+	if _, err := s.admin.Delete(s.t.Context(), "foreign"); err != nil {
+		s.t.Fatal(err)
+	}
+	s.cluster.Compact()
+	for _, m := range s.cluster.Members {
+		if _, err := s.admin.Defragment(s.t.Context(), m.Endpoint); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	if _, err := s.admin.AlarmDisarm(s.t.Context(), &clientv3.AlarmMember{}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// The servers have no space left. Who asks for a lock is told so at once, who
+// holds one keeps it, and can release it, also when what he asked for had an
+// unknown outcome.
+func TestFault41NoSpace(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1, "--quota-backend-bytes=2097152")
+	o := notLost(t, dlock.Options{TTL: 3 * time.Second})
+	c := s.near(o)
+	a, b := locktest.Lock(t, c, "a"), locktest.Lock(t, c, "b")
+	waits := locktest.Begin(t, s.near(dlock.Options{TTL: 9 * time.Second}), "b")
+	s.queued("b", 1)
+	unknown := locktest.Request("c", 41)
+	unknown.TTL = 20 * time.Second
+	if g, err := s.direct.Acquire(t.Context(), unknown); err != nil || !g.Held {
+		t.Fatal(g, err)
+	}
+	fresh := s.near(o)
+	s.fill()
+	for _, client := range []*dlock.Client{c, fresh} { // one with a lease, one without
+		_, err := client.Mutex("d").TryLockContext(t.Context())
+		locktest.MustBe(t, err, store.ErrRefused)
+		locktest.MustBe(t, err, rpctypes.ErrNoSpace)
+		_, err = locktest.Begin(t, client, "d").Failed(locktest.Soon)
+		locktest.MustBe(t, err, store.ErrRefused)
+	}
+	// What was renewed before is over by then.
+	select {
+	case <-a.Done():
+		t.Fatal(a.Err())
+	case <-time.After(o.TTL + 500*time.Millisecond):
+	}
+	s.holds(a)
+	locktest.Unlock(t, a)
+	if state := s.state("a"); len(state.Holders) > 0 {
+		t.Errorf("%+v is left of a", state)
+	}
+	locktest.Unlock(t, b)
+	_, err := waits.Failed(9 * time.Second) // nobody can be granted
+	locktest.MustBe(t, err, store.ErrRefused)
+	bury := locktest.RefTo(unknown)
+	bury.Bury = true
+	if err := s.direct.Release(t.Context(), bury); err != nil && !errors.Is(err, store.ErrRefused) {
+		t.Error(err)
+	}
+	answer, err := s.admin.Get(t.Context(), "dlock/c/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil || answer.Count > 0 {
+		t.Errorf("%d keys are left of c, %v", answer.Count, err)
+	}
+	s.makeSpace()
+	h, _ := locktest.Begin(t, c, "b").Granted(locktest.Soon)
+	s.holds(h)
+	locktest.Unlock(t, h)
+}
+
+// guard makes the servers ask who wants something, and returns a client that
+// may do everything. The user locker has the rights that the locks need.
+func guard(t *testing.T, c *etcdtest.Cluster) *clientv3.Client {
+	t.Helper()
+	do := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	free := c.Client(t)
+	for user, role := range map[string]string{"root": "root", "locker": "locks"} {
+		do(free.UserAdd(t.Context(), user, "secret"))
+		do(free.RoleAdd(t.Context(), role))
+		do(free.UserGrantRole(t.Context(), user, role))
+	}
+	do(free.RoleGrantPermission(t.Context(), "locks", "dlock/", "dlock0", clientv3.PermissionType(clientv3.PermReadWrite)))
+	do(free.AuthEnable(t.Context()))
+	root, err := clientv3.New(clientv3.Config{Endpoints: c.Endpoints(), Username: "root", Password: "secret", Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	return root
+}
+
+// The tokens by which the servers know their users end: by time, because users
+// change, with a restart that forgets them all. Nobody notices: the holder keeps its
+// lock, and the waiter is told at once, also when its watch has to be opened anew.
+func TestFault42AuthTokensEnd(t *testing.T) {
+	t.Parallel()
+	const lease = 3 * time.Second
+	for name, end := range map[string]func(t *testing.T, c *etcdtest.Cluster, root *clientv3.Client, p *etcdtest.Proxy){
+		"by time": func(t *testing.T, _ *etcdtest.Cluster, root *clientv3.Client, _ *etcdtest.Proxy) {
+			<-time.After(2500 * time.Millisecond)
+		},
+		"by time, and the watch breaks": func(t *testing.T, _ *etcdtest.Cluster, root *clientv3.Client, p *etcdtest.Proxy) {
+			<-time.After(2500 * time.Millisecond)
+			p.Cut()
+		},
+		"users change": func(t *testing.T, _ *etcdtest.Cluster, root *clientv3.Client, _ *etcdtest.Proxy) {
+			if _, err := root.UserAdd(t.Context(), "another", "secret"); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"restart": func(t *testing.T, c *etcdtest.Cluster, root *clientv3.Client, _ *etcdtest.Proxy) {
+			c.Members[0].Restart()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := etcdtest.Start(t, 1, "--auth-token-ttl=1", "--bcrypt-cost=4")
+			root := guard(t, c)
+			proxy := etcdtest.StartProxy(t, c.Members[0].Endpoint)
+			handle := func() *etcd.Store { return open(t, "etcd://locker:secret@"+proxy.Addr+"/") }
+			holder, waiter := locktest.NewClient(t, handle(), told), locktest.NewClient(t, handle(), told)
+			h := locktest.Lock(t, holder, "a")
+			waits := locktest.Begin(t, waiter, "a")
+			locktest.Queued(t, handle(), "a", 1)
+			renewing := locktest.NewClient(t, handle(), notLost(t, dlock.Options{TTL: lease}))
+			renewed := locktest.Lock(t, renewing, "b")
+			end(t, c, root, proxy)
+			unlockAnyway(t, h)
+			next, _ := waits.Granted(locktest.Soon + time.Second)
+			if next.Token() <= h.Token() {
+				t.Errorf("token %d after %d", next.Token(), h.Token())
+			}
+			locktest.Unlock(t, next)
+			// What was renewed before the end is over by then.
+			select {
+			case <-renewed.Done():
+				t.Fatal(renewed.Err())
+			case <-time.After(lease + 500*time.Millisecond):
+			}
+			locktest.Unlock(t, renewed)
+		})
+	}
+}

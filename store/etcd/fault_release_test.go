@@ -1,0 +1,208 @@
+package etcd_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/locktest"
+	"github.com/dlock-go/dlock/store"
+)
+
+// The server has released and its answer is lost. Asking again finds nothing,
+// which is what success looks like then.
+func TestFault06ReleaseReplyLost(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]action{"cut": cutReply, "mute": mute} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, 1)
+			o := shortLease
+			o.OnLost = func(*dlock.Hold) { t.Error("OnLost was called") }
+			c, rival := s.far(o), s.near(shortLease)
+			h := locktest.Lock(t, c, "a")
+			waits := locktest.Begin(t, rival, "a")
+			s.queued("a", 1)
+			s.wire.on("Txn", fault, 1)
+			err := h.Unlock()
+			switch {
+			case fault == mute: // Unlock's own time is used up before it can ask again
+				locktest.MustBe(t, err, dlock.ErrUnavailable)
+			case err != nil:
+				t.Fatal(err)
+			case s.wire.requests("Txn") != 2:
+				t.Fatalf("%d releases, want 2", s.wire.requests("Txn"))
+			}
+			next, _ := waits.Granted(locktest.Soon)
+			locktest.Poll(t, "the repeated release", locktest.Patience, func() bool { return s.wire.requests("Txn") >= 2 })
+			s.holds(next)
+			locktest.Unlock(t, next)
+			s.over("a", o)
+		})
+	}
+	// Somebody on the way repeats the request, and the client hears the second
+	// answer, which is as good as that of a hold that was lost. It takes nothing
+	// from the next holder.
+	t.Run("repeated on the way", func(t *testing.T) {
+		t.Parallel()
+		s := newSite(t, 1)
+		c, rival := s.far(shortLease), s.near(shortLease)
+		h := locktest.Lock(t, c, "a")
+		waits := locktest.Begin(t, rival, "a")
+		s.queued("a", 1)
+		s.wire.on("Txn", twice, 1)
+		locktest.MustBe(t, h.Unlock(), dlock.ErrLost)
+		next, _ := waits.Granted(locktest.Soon)
+		s.holds(next)
+		locktest.Unlock(t, next)
+		s.over("a", shortLease)
+	})
+}
+
+// A release arrives late, when the same owner has taken the lock anew. It takes
+// nothing away: it names an acquisition, not an owner.
+func TestFault07StaleReleaseAfterNewAcquire(t *testing.T) {
+	t.Parallel()
+	t.Run("store", func(t *testing.T) {
+		t.Parallel()
+		s := newSite(t, 1)
+		far := s.wire.store(t, s.cluster.Endpoints())
+		first, second := locktest.Request("a", 1), locktest.Request("a", 2)
+		second.Owner = first.Owner
+		if _, err := far.Acquire(t.Context(), first); err != nil {
+			t.Fatal(err)
+		}
+		s.wire.on("Txn", hold, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		locktest.MustBe(t, far.Release(ctx, locktest.RefTo(first)), context.DeadlineExceeded)
+
+		if err := s.direct.Release(t.Context(), locktest.RefTo(first)); err != nil {
+			t.Fatal(err)
+		}
+		g, err := far.Acquire(t.Context(), second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.wire.arrive()
+		if state := s.state("a"); len(state.Holders) != 1 || state.Holders[0].Token != g.Token {
+			t.Fatalf("the late release has left %+v", state.Holders)
+		}
+		locktest.MustBe(t, far.Release(t.Context(), locktest.RefTo(first)), store.ErrLost)
+		if err := far.Release(t.Context(), locktest.RefTo(second)); err != nil {
+			t.Fatal(err)
+		}
+		s.empty(0)
+	})
+	t.Run("client", func(t *testing.T) {
+		t.Parallel()
+		s := newSite(t, 1)
+		o := dlock.Options{TTL: 6 * time.Second, StoreTimeout: 500 * time.Millisecond}
+		lock := s.far(o).Mutex("a").As(dlock.NewOwner())
+		first, err := lock.LockContext(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.wire.on("Txn", hold, 1)
+		locktest.MustBe(t, first.Unlock(), dlock.ErrUnavailable)
+		locktest.Poll(t, "a release that has overtaken", locktest.Patience, func() bool { return len(s.keys()) == 0 })
+		second, err := lock.LockContext(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.wire.arrive()
+		s.holds(second)
+		locktest.Unlock(t, second)
+		s.over("a", o)
+	})
+}
+
+// The release never gets through. The holder is out at once, Unlock says that
+// it does not know, others get in when the lease is over, and the client gives
+// up trying some time after that.
+func TestFault08ReleaseLost(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1)
+	var log lockedBuffer
+	o := dlock.Options{TTL: time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	c, proxies := s.behind(o)
+	rival := s.near(longLease)
+	h := locktest.Lock(t, c, "a")
+	waits := locktest.Begin(t, rival, "a")
+	s.queued("a", 1)
+	proxies[0].Blackhole(true)
+	began := time.Now()
+	result := make(chan error)
+	go func() { result <- h.Unlock() }()
+	<-h.Done()
+	if took := time.Since(began); took > locktest.Late {
+		t.Errorf("the holder was out after %v", took)
+	}
+	locktest.MustBe(t, <-result, dlock.ErrUnavailable)
+	if took := time.Since(began); took > o.TTL/3+locktest.Late {
+		t.Errorf("Unlock took %v", took)
+	}
+	next, _ := waits.Granted(o.TTL + lag + locktest.Late)
+	s.holds(next)
+	locktest.Poll(t, "it gives up", 3*o.TTL+locktest.Soon, func() bool { return strings.Contains(log.String(), "gave up releasing") })
+	s.holds(next)
+	locktest.Unlock(t, next)
+	s.over("a", o)
+	// Nothing is under way any more that would have to be cut off.
+	began = time.Now()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > locktest.Late {
+		t.Errorf("Close took %v", took)
+	}
+	proxies[0].Blackhole(false)
+}
+
+// lockedBuffer is a buffer for several goroutines.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// The context of the caller is over when the lock is released, as it is in
+// deferred calls. The release has a bound of its own and gets through.
+func TestFault70ReleaseAfterTheContextHasEnded(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1)
+	c := s.near(longLease)
+	ctx, cancel := context.WithCancel(t.Context())
+	h, err := c.Mutex("a").LockContext(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	locktest.Unlock(t, h)
+	s.empty(0)
+
+	ctx, cancel = context.WithCancel(t.Context())
+	err = c.Mutex("a").Do(ctx, func(ctx context.Context) error {
+		cancel()
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	locktest.MustBe(t, err, context.Canceled)
+	s.empty(0)
+}
