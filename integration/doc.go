@@ -1,4 +1,12 @@
 // Package integration holds the tests of dlock that need more than the library
-// itself may depend on, such as property tests. It is a module of its own to
-// keep those dependencies away from users of the library.
+// itself may depend on. It is a module of its own to keep those dependencies away
+// from users of the library.
+//
+//   - sim: histories of real clients over the memory store, with faults, judged;
+//     mutants: faults planted in the code, which sim has to find
+//   - real: histories of worker processes on real servers, with faults, judged
+//   - matrix, wakeups, fenced, fence: one promise each, on real servers
+//   - peers: other libraries through the same faults
+//   - property: random operations against short models
+//   - section: writes what was measured into documents
 package integration

@@ -1,0 +1,43 @@
+// Package fenced has worker processes change data in Redis under the lock and
+// counts whether a change was lost.
+//
+//   - TestFencedListLosesNothing: workers are stopped in the middle of their work,
+//     for longer than their lease, and go on where they were. The data checks the
+//     tokens.
+//   - TestPlainCounterLosesNothing: the data checks nothing, and connections are
+//     cut and processes killed, but nobody who changes the data is stopped.
+//
+// They are small unless DLOCK_PROVE=1, with which they take some minutes.
+package fenced
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/internal/locktest"
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/redis"
+)
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(orderEnv); text != "" {
+		work(text)
+		return
+	}
+	locktest.Main(m, func(url string) (store.Store, error) { return redis.Open(url) }, "1", "redis/rueidis")
+}
+
+// size is how much a test does.
+type size struct {
+	locks   int
+	changes int           // acknowledged, at least
+	limit   time.Duration // in which it has to be done
+}
+
+func sized(small, large size) size {
+	if os.Getenv("DLOCK_PROVE") == "1" {
+		return large
+	}
+	return small
+}

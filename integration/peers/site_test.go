@@ -1,0 +1,111 @@
+package peers
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/redistest"
+)
+
+// site is a server, and runs of a library on it. Runs do not meet: each has
+// clients and a lock of its own.
+type site struct {
+	library
+	pulse *pulse // of this process
+	beats *pulse // of the server
+	redis *redistest.Server
+	etcd  *etcdtest.Cluster
+	admin *clientv3.Client
+}
+
+func newSite(t *testing.T, l library) *site {
+	t.Helper()
+	s := &site{library: l, pulse: newPulse(t)}
+	if l.etcd {
+		s.etcd = etcdtest.Start(t, 1)
+		s.admin = s.etcd.Client(t)
+		s.beats = serverPulse(t, func() { s.admin.Get(context.Background(), "pulse") })
+	} else {
+		s.redis = redistest.Start(t)
+		s.redis.Client() // connects, which only this goroutine may have fail
+		s.beats = serverPulse(t, func() { s.redis.Do("PING") })
+	}
+	return s
+}
+
+// excused reports whether for half of the time since a moment the machine did not
+// let this process or the server run, so that nothing follows from how long
+// something took.
+func (s *site) excused(since time.Time) bool {
+	now := time.Now()
+	return max(s.pulse.stopped(since, now), s.beats.stopped(since, now)) > now.Sub(since)/2
+}
+
+func (s *site) addr() string {
+	if s.etcd != nil {
+		return s.etcd.Members[0].Endpoint
+	}
+	return s.redis.Addr
+}
+
+// client opens one on a wire of its own, near one without.
+func (s *site) client(t testing.TB) (client, *wire) {
+	t.Helper()
+	w := newWire(t, s.addr())
+	return s.connect(t, w.addr), w
+}
+func (s *site) near(t testing.TB) client {
+	t.Helper()
+	return s.connect(t, s.addr())
+}
+
+func (s *site) connect(t testing.TB, addr string) client {
+	t.Helper()
+	c, err := s.open(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// has reports whether the server has a key of the lock.
+func (s *site) has(t testing.TB, name string) bool {
+	t.Helper()
+	if s.redis != nil {
+		keys, err := s.redis.Do("KEYS", "*"+name+"*").AsStrSlice()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(keys) > 0
+	}
+	answer, err := s.admin.Get(context.Background(), "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kv := range answer.Kvs {
+		if strings.Contains(string(kv.Key), name) {
+			return true
+		}
+	}
+	return false
+}
+
+// loseAll deletes all keys.
+func (s *site) loseAll(t testing.TB) {
+	t.Helper()
+	if s.redis != nil {
+		if err := s.redis.Do("FLUSHALL").Error(); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if _, err := s.admin.Delete(context.Background(), "", clientv3.WithPrefix()); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,113 @@
+package real
+
+import (
+	"context"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/dlock-go/dlock/internal/etcdtest"
+)
+
+var onEtcd = []string{etcdOne, etcdThree}
+
+// Faults of etcd.
+var etcdFaults = []kind{
+	{name: "member paused", slow: true, on: onEtcd, make: func(h *history) trouble {
+		var m *etcdtest.Member
+		lasts := h.between(h.plan.TTL/2, h.plan.TTL*3/2)
+		return trouble{
+			lasts: lasts,
+			begin: func() { m = h.member(); m.Pause() },
+			end:   func() { m.Resume() },
+			bit:   h.disturbed(lasts / 4),
+		}
+	}},
+	{name: "member restarted", slow: true, on: onEtcd, make: func(h *history) trouble {
+		var m *etcdtest.Member
+		return trouble{
+			lasts: h.between(50*time.Millisecond, h.plan.TTL),
+			begin: func() { m = h.member(); m.Kill() },
+			end:   func() { m.Restart() },
+			bit:   h.disturbed(50 * time.Millisecond),
+		}
+	}},
+	{name: "member restarted empty", on: []string{etcdOne}, loses: true, forgets: true, make: func(h *history) trouble {
+		return trouble{
+			lasts: h.between(50*time.Millisecond, h.plan.TTL),
+			begin: func() { h.site.etcd.Members[0].Kill() },
+			end:   func() { h.site.etcd.Members[0].RestartEmpty() },
+			bit:   h.unknowns(0),
+		}
+	}},
+	{name: "leader moves", on: []string{etcdThree}, make: func(h *history) trouble {
+		return trouble{
+			lasts: h.between(time.Second, 2*time.Second),
+			tick:  every(h.between(100*time.Millisecond, 400*time.Millisecond), func() { h.site.etcd.MoveLeader() }),
+			bit:   func(span) bool { return true }, // MoveLeader has seen it
+		}
+	}},
+	{name: "quorum lost", slow: true, on: []string{etcdThree}, make: func(h *history) trouble {
+		lasts := h.between(h.plan.TTL/2, h.plan.TTL*3/2)
+		first := h.rng.IntN(3)
+		two := func(f func(*etcdtest.Member)) {
+			for i := range 2 {
+				f(h.site.etcd.Members[(first+i)%3])
+			}
+		}
+		return trouble{
+			lasts: lasts,
+			begin: func() { two((*etcdtest.Member).Pause) },
+			end:   func() { two((*etcdtest.Member).Resume) },
+			bit:   h.disturbed(lasts / 2),
+		}
+	}},
+	{name: "compacted", on: onEtcd, make: func(h *history) trouble {
+		watchers := 0
+		return trouble{
+			lasts: h.between(time.Second, 2*time.Second),
+			tick: every(h.between(100*time.Millisecond, 300*time.Millisecond), func() {
+				for _, m := range h.site.etcd.Members {
+					watchers += m.Watchers()
+				}
+				h.site.etcd.Compact()
+			}),
+			bit: func(span) bool { return watchers > 0 },
+		}
+	}},
+	{name: "leases revoked", on: onEtcd, loses: true, make: func(h *history) trouble {
+		return trouble{
+			lasts: h.between(time.Second, 2*time.Second),
+			tick: every(h.between(100*time.Millisecond, 500*time.Millisecond), func() {
+				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+				defer cancel()
+				all, err := h.site.admin.Leases(ctx)
+				h.must(err)
+				for _, l := range all.Leases {
+					h.site.admin.Revoke(ctx, l.ID) // it may have gone by itself
+				}
+			}),
+			bit: h.losses,
+		}
+	}},
+	{name: "keys deleted", on: onEtcd, loses: true, make: func(h *history) trouble {
+		return trouble{
+			lasts: h.between(time.Second, 2*time.Second),
+			tick: every(h.between(100*time.Millisecond, 500*time.Millisecond), func() {
+				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+				defer cancel()
+				_, err := h.site.admin.Delete(ctx, "", clientv3.WithPrefix())
+				h.must(err)
+			}),
+			bit: h.losses,
+		}
+	}},
+}
+
+// member is any member, or the leader.
+func (h *history) member() *etcdtest.Member {
+	if h.rng.IntN(2) == 0 {
+		return h.site.etcd.Leader()
+	}
+	return h.site.etcd.Members[h.rng.IntN(len(h.site.etcd.Members))]
+}

@@ -1,0 +1,125 @@
+package real
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dlock-go/dlock/internal/redistest"
+)
+
+var onRedis = []string{redisOne, redisSentinel, redisCluster}
+
+// Faults of Redis servers that stay where they are.
+var redisFaults = []kind{
+	{name: "clients killed", on: onRedis, make: func(h *history) trouble { return h.clientKills("normal") }},
+	{name: "subscribers killed", on: onRedis, make: func(h *history) trouble { return h.clientKills("pubsub") }},
+	{name: "server paused", slow: true, on: onRedis, make: func(h *history) trouble {
+		var server *redistest.Server
+		lasts := h.between(h.plan.TTL/2, h.plan.TTL*3/2)
+		switch { // so short that nobody thinks it dead
+		case h.site.sentinel != nil:
+			lasts = h.between(500*time.Millisecond, 700*time.Millisecond)
+		case h.site.cluster != nil:
+			lasts = h.between(500*time.Millisecond, 1200*time.Millisecond)
+		}
+		return trouble{
+			lasts: lasts,
+			begin: func() { server = h.site.master(h.name()); server.Pause() },
+			end:   func() { server.Resume() },
+			bit:   h.disturbed(lasts / 2),
+		}
+	}},
+	{name: "server restarted", slow: true, on: []string{redisOne}, needs: needs{durable: true}, make: (*history).restart},
+	{name: "server restarted empty", on: []string{redisOne}, loses: true, make: (*history).restart},
+	{name: "flushed", on: onRedis, loses: true, make: func(h *history) trouble {
+		return trouble{
+			lasts: h.between(time.Second, 2*time.Second),
+			tick: every(h.between(100*time.Millisecond, 500*time.Millisecond), func() {
+				for _, server := range h.site.masters() {
+					server.MustDo("FLUSHALL")
+				}
+			}),
+			bit: h.losses,
+		}
+	}},
+	{name: "scripts flushed", on: onRedis, make: func(h *history) trouble {
+		unknownScripts := func() (n int) {
+			for _, server := range h.site.masters() {
+				for line := range strings.Lines(server.MustDo("INFO", "errorstats")) {
+					if count, ok := strings.CutPrefix(strings.TrimSpace(line), "errorstat_NOSCRIPT:count="); ok {
+						i, _ := strconv.Atoi(count)
+						n += i
+					}
+				}
+			}
+			return n
+		}
+		var before, after int
+		return trouble{
+			lasts: h.between(time.Second, 2*time.Second),
+			begin: func() { before = unknownScripts() },
+			tick: every(h.between(50*time.Millisecond, 200*time.Millisecond), func() {
+				for _, server := range h.site.masters() {
+					server.MustDo("SCRIPT", "FLUSH")
+				}
+			}),
+			end: func() { after = unknownScripts() },
+			bit: func(span) bool { return after > before },
+		}
+	}},
+	{name: "memory full", on: onRedis, make: func(h *history) trouble {
+		limit := func(bytes string) {
+			for _, server := range h.site.masters() {
+				server.MustDo("CONFIG", "SET", "maxmemory", bytes)
+			}
+		}
+		return trouble{
+			lasts: h.between(h.plan.TTL/2, h.plan.TTL*3/2),
+			begin: func() { limit("1") },
+			end:   func() { limit("0") },
+			bit: func(s span) bool {
+				return h.saw(s, func(r record) bool { return r.Op == opAcquire && r.Outcome == refused })
+			},
+		}
+	}},
+	{name: "clock jumps", on: []string{redisOne}, needs: needs{clock: true}, loses: true, lingers: longestJump, make: func(h *history) trouble {
+		jump := h.between(time.Second, longestJump)
+		if h.rng.IntN(2) == 0 {
+			jump = -jump
+		}
+		return trouble{
+			lasts: h.between(h.plan.TTL/2, h.plan.TTL),
+			begin: func() { h.site.clock.Jump(jump) },
+			end:   func() { h.site.clock.Jump(0) },
+			bit:   h.losses, // forward, or forward again
+		}
+	}},
+}
+
+const longestJump = 4 * time.Second
+
+// clientKills has the servers close connections of a type.
+func (h *history) clientKills(kind string) trouble {
+	killed := 0
+	return trouble{
+		lasts: h.between(time.Second, 2*time.Second),
+		tick: every(h.between(50*time.Millisecond, 200*time.Millisecond), func() {
+			for _, server := range h.site.masters() {
+				n, _ := strconv.Atoi(server.MustDo("CLIENT", "KILL", "TYPE", kind))
+				killed += n
+			}
+		}),
+		bit: func(span) bool { return killed > 0 },
+	}
+}
+
+func (h *history) restart() trouble {
+	server := func() *redistest.Server { return h.site.redis[0] }
+	return trouble{
+		lasts: h.between(50*time.Millisecond, h.plan.TTL),
+		begin: func() { server().Kill() },
+		end:   func() { server().Restart() },
+		bit:   h.unknowns(0),
+	}
+}

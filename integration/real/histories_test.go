@@ -1,0 +1,240 @@
+package real
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/internal/redistest"
+)
+
+func TestHistories(t *testing.T) {
+	on := deployments
+	if *deployment != "" {
+		if !slices.Contains(on, *deployment) {
+			t.Fatalf("no deployment %q; there are %q", *deployment, on)
+		}
+		on = []string{*deployment}
+	}
+	root := *seed
+	if root == 0 {
+		root = rand.Uint64()
+	}
+	t.Logf("-real.seed=%d", root)
+	resource := redistest.Start(t)
+	sum := &table{rows: map[row]*tally{}}
+	began := time.Now()
+	t.Run("of", func(t *testing.T) {
+		// In turns, so that those that are slow to start are not all there is to do.
+		for i := range *histories {
+			for _, d := range on {
+				seed := mix(root, d, i)
+				faults := choose(root, d, i)
+				if len(faults) == 0 {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s/%d", d, i), func(t *testing.T) {
+					t.Parallel()
+					one(t, sum, d, seed, faults, resource)
+				})
+			}
+		}
+	})
+	t.Logf("in %v\n%s", time.Since(began).Round(time.Second), sum)
+	total, void := sum.total()
+	if void*5 > total {
+		t.Errorf("%d of %d histories are void", void, total)
+	}
+}
+
+// one runs and judges one history.
+func one(t *testing.T, sum *table, deployment string, seed uint64, faults []kind, resource *redistest.Server) {
+	h := newHistory(t, deployment, seed, faults, resource)
+	h.run()
+	wrong := h.stop()
+	left := h.empty()
+	e := h.evidence()
+	j := e.judge()
+	j.violations = slices.Concat(wrong, left, j.violations)
+	j.void = h.void(j)
+	sum.add(h.plan, j)
+	switch {
+	case len(j.violations) > 0:
+		t.Errorf("%s with %q: %d violations, the history is in %s:\n%s", deployment, h.plan.Faults,
+			len(j.violations), h.keep(j), strings.Join(j.violations[:min(10, len(j.violations))], "\n"))
+	case *keepAll:
+		t.Logf("%s with %q %s: the history is in %s", deployment, h.plan.Faults, j.void, h.keep(j))
+	}
+}
+
+func (h *history) evidence() *evidence {
+	e := &evidence{records: h.records, killed: map[int]moment{}, log: map[string][]access{}, ttl: h.plan.TTL}
+	for _, c := range h.children {
+		if c.killed != never {
+			e.killed[c.job.Worker] = c.killed
+		}
+	}
+	for _, name := range h.plan.Names {
+		e.log[name] = taken(h.t, h.resource, h.keys()+name)
+	}
+	for i, k := range h.kinds {
+		e.forgets = e.forgets || k.forgets
+		e.doubled = e.doubled || k.doubles
+		if k.loses {
+			e.lossy = append(e.lossy, h.spans[i])
+		}
+	}
+	// A master that was replaced may go on for a while, and what it grants meanwhile
+	// is lost.
+	if h.site.moved() {
+		e.lossy = append(e.lossy, span{h.spans[0].from, never})
+	}
+	return e
+}
+
+const (
+	fewOperations = 40
+	fewHandovers  = 10
+)
+
+// void says why a history proves nothing.
+func (h *history) void(j *judgement) string {
+	switch {
+	case j.void != "":
+		return j.void
+	case j.operations < fewOperations:
+		return fmt.Sprintf("only %d operations", j.operations)
+	case j.handovers < fewHandovers:
+		return fmt.Sprintf("only %d hand-overs", j.handovers)
+	case h.site.moved() && !slices.ContainsFunc(h.kinds, func(k kind) bool { return k.moves }):
+		return "a failover that nobody ordered"
+	}
+	bit, ended := false, moment(0)
+	for i, f := range h.troubles { // of two faults one may leave the other nothing to spoil
+		bit = bit || f.bit(h.spans[i])
+		ended = max(ended, h.spans[i].to)
+	}
+	if !bit {
+		return strings.Join(h.plan.Faults, " and ") + " made no difference"
+	}
+	if !slices.ContainsFunc(h.records, func(r record) bool { return r.Op == opLock && r.Outcome == held && r.Return > ended }) {
+		return "no lock was taken after the fault"
+	}
+	return ""
+}
+
+// mix makes seeds out of one.
+func mix(root uint64, deployment string, i int) uint64 {
+	return rand.New(rand.NewPCG(root, uint64(slices.Index(deployments, deployment))<<32|uint64(i))).Uint64()
+}
+
+// choose draws the faults of the i-th history. All kinds of a deployment have
+// their turn before the first comes again; a quarter of the histories have two.
+func choose(root uint64, deployment string, i int) []kind {
+	all := kindsOn(deployment)
+	if *fault != "" {
+		all = slices.DeleteFunc(all, func(k kind) bool { return k.name != *fault })
+		if len(all) == 0 {
+			return nil
+		}
+		return all
+	}
+	order := rand.New(rand.NewPCG(root, uint64(i/len(all)))).Perm(len(all))
+	chosen := []kind{all[order[i%len(all)]]}
+	rng := rand.New(rand.NewPCG(mix(root, deployment, i), 1))
+	if rng.IntN(4) == 0 {
+		var others []kind
+		for _, k := range all {
+			if k.aside != chosen[0].aside {
+				others = append(others, k)
+			}
+		}
+		chosen = append(chosen, others[rng.IntN(len(others))])
+	}
+	return chosen
+}
+
+// table sums up.
+type table struct {
+	mu   sync.Mutex
+	rows map[row]*tally
+}
+
+type row struct{ deployment, faults string }
+
+type tally struct {
+	histories, operations, handovers, refused, excused, violations int
+	void                                                           []string
+}
+
+func (s *table) add(p plan, j *judgement) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := row{p.Deployment, strings.Join(p.Faults, " + ")}
+	t := s.rows[key]
+	if t == nil {
+		t = &tally{}
+		s.rows[key] = t
+	}
+	t.histories++
+	t.operations += j.operations
+	t.handovers += j.handovers
+	t.refused += j.refused
+	t.excused += j.excused
+	t.violations += len(j.violations)
+	if j.void != "" {
+		t.void = append(t.void, j.void)
+	}
+}
+
+func (s *table) total() (histories, void int) {
+	for _, t := range s.rows {
+		histories += t.histories
+		void += len(t.void)
+	}
+	return histories, void
+}
+
+func (s *table) String() string {
+	var keys []row
+	for key := range s.rows {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, func(a, b row) int {
+		if a.deployment != b.deployment {
+			return slices.Index(deployments, a.deployment) - slices.Index(deployments, b.deployment)
+		}
+		return strings.Compare(a.faults, b.faults)
+	})
+	var b strings.Builder
+	line := func(deployment, faults string, t *tally) {
+		fmt.Fprintf(&b, "%-9s %-50s %9d %5d %10d %9d %8d %8d %10d", deployment, faults,
+			t.histories, len(t.void), t.operations, t.handovers, t.refused, t.excused, t.violations)
+		if len(t.void) > 0 {
+			fmt.Fprintf(&b, "  void: %s", strings.Join(t.void, "; "))
+		}
+		b.WriteString("\n")
+	}
+	fmt.Fprintf(&b, "%-9s %-50s %9s %5s %10s %9s %8s %8s %10s\n", "on", "fault",
+		"histories", "void", "operations", "hand-overs", "refused", "excused", "violations")
+	all := &tally{}
+	for _, key := range keys {
+		t := s.rows[key]
+		line(key.deployment, key.faults, t)
+		all.histories += t.histories
+		all.operations += t.operations
+		all.handovers += t.handovers
+		all.refused += t.refused
+		all.excused += t.excused
+		all.violations += t.violations
+		all.void = append(all.void, t.void...)
+	}
+	voids := all.void
+	all.void = voids[:len(voids):len(voids)]
+	line("all", "", all)
+	return b.String()
+}

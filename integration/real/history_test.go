@@ -1,0 +1,279 @@
+package real
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/internal/redistest"
+)
+
+// plan is what the seed of a history says.
+type plan struct {
+	Deployment string
+	Seed       uint64
+	Faults     []string
+	TTL        time.Duration
+	WaitTTL    time.Duration
+	Names      []string
+	Parties    int // in each worker
+}
+
+// workers are how many processes use locks at a time.
+const workers = 3
+
+func draw(rng *rand.Rand, deployment string, seed uint64, faults []kind) plan {
+	p := plan{
+		Deployment: deployment, Seed: seed, Parties: 1 + rng.IntN(4),
+		TTL:     time.Second + time.Duration(rng.IntN(3))*500*time.Millisecond,
+		WaitTTL: time.Second,
+		Names:   []string{"a", "b", "c"}[:1+rng.IntN(3)],
+	}
+	if rng.IntN(2) == 0 {
+		p.WaitTTL = p.TTL
+	}
+	for _, k := range faults {
+		p.Faults = append(p.Faults, k.name)
+	}
+	return p
+}
+
+// history is one run of workers on servers that meet their faults.
+type history struct {
+	t        *testing.T
+	plan     plan
+	kinds    []kind
+	rng      *rand.Rand
+	site     *site
+	resource *redistest.Server // the register
+	watch    *observer
+	children []*child // in the order of their start
+	troubles []trouble
+	spans    []span // of the faults
+
+	mu      sync.Mutex
+	records []record
+	claims  map[int]map[int]bool // by worker: the handles that are held
+}
+
+func newHistory(t *testing.T, deployment string, seed uint64, faults []kind, resource *redistest.Server) *history {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	var n needs
+	for _, k := range faults {
+		n.durable = n.durable || k.needs.durable
+		n.clock = n.clock || k.needs.clock
+	}
+	return &history{
+		t: t, plan: draw(rng, deployment, seed, faults), kinds: faults, rng: rng,
+		site: newSite(t, deployment, n), resource: resource, claims: map[int]map[int]bool{},
+	}
+}
+
+// add is called by the readers of all workers.
+func (h *history) add(r record) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.records = append(h.records, r)
+	switch {
+	case r.Op == opLock && r.Outcome == held:
+		if h.claims[r.Worker] == nil {
+			h.claims[r.Worker] = map[int]bool{}
+		}
+		h.claims[r.Worker][r.Handle] = true
+	case r.Op == opEnd:
+		delete(h.claims[r.Worker], r.Handle)
+	}
+}
+
+// open is how many claims a worker has.
+func (h *history) open(c *child) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.claims[c.job.Worker])
+}
+
+// hire starts one more worker.
+func (h *history) hire() {
+	h.t.Helper()
+	n := len(h.children) + 1
+	h.children = append(h.children, startChild(h.t, job{
+		Worker: n, Seed: h.plan.Seed, URL: h.site.url(n), Register: h.resource.Addr, Keys: h.keys(),
+		Names: h.plan.Names, TTL: h.plan.TTL, WaitTTL: h.plan.WaitTTL, Parties: h.plan.Parties,
+	}, h.add))
+}
+
+// keys is what the keys of this history begin with in the register, which all
+// histories use.
+func (h *history) keys() string { return fmt.Sprintf("%s %d ", h.plan.Deployment, h.plan.Seed) }
+
+// run is the whole history, until nothing of it should be left.
+func (h *history) run() {
+	h.t.Helper()
+	on, err := open(h.site.direct())
+	h.must(err)
+	h.watch = observe(on, h.plan.Names, h.add)
+	h.t.Cleanup(h.watch.close)
+	for range workers {
+		h.hire()
+	}
+	h.warm()
+	for _, k := range h.kinds {
+		h.troubles = append(h.troubles, k.make(h))
+	}
+	h.meet()
+	h.rest(2500 * time.Millisecond)
+	h.watch.close()
+}
+
+// warm waits until all workers have had locks.
+func (h *history) warm() {
+	h.t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		busy := map[int]int{}
+		h.mu.Lock()
+		for _, r := range h.records {
+			if r.Op == opLock && r.Outcome == held {
+				busy[r.Worker]++
+			}
+		}
+		h.mu.Unlock()
+		n := 0
+		for _, grants := range busy {
+			if grants >= 5 {
+				n++
+			}
+		}
+		if n == workers {
+			break
+		}
+		if time.Now().After(deadline) {
+			return // such a history is void
+		}
+	}
+	h.rest(h.between(100*time.Millisecond, 500*time.Millisecond))
+}
+
+// meet has the faults happen, all at once.
+func (h *history) meet() {
+	h.t.Helper()
+	h.spans = make([]span, len(h.troubles))
+	ended := make([]bool, len(h.troubles))
+	if slices.ContainsFunc(h.kinds, func(k kind) bool { return k.slow }) {
+		// One that is hired meanwhile is quick, and need not be told so.
+		slow := slices.Clone(h.children)
+		tellAll(slow, "slow")
+		defer tellAll(slow, "quick")
+		h.rest(h.between(50*time.Millisecond, 300*time.Millisecond)) // what was begun before is over
+	}
+	for i, f := range h.troubles {
+		h.spans[i].from = now()
+		call(f.begin)
+	}
+	for left := len(h.troubles); left > 0; h.rest(10 * time.Millisecond) {
+		for i, f := range h.troubles {
+			if ended[i] {
+				continue
+			}
+			call(f.tick)
+			if now().since(h.spans[i].from) < f.lasts {
+				continue
+			}
+			call(f.end)
+			h.spans[i].to = now()
+			h.add(record{Op: opFault, Call: h.spans[i].from, Return: h.spans[i].to, Outcome: h.kinds[i].name})
+			ended[i] = true
+			left--
+		}
+	}
+}
+
+func tellAll(children []*child, order string) {
+	for _, c := range children {
+		c.tell(order)
+	}
+}
+
+func call(f func()) {
+	if f != nil {
+		f()
+	}
+}
+
+func (h *history) rest(d time.Duration) { time.Sleep(d) }
+
+// stop ends the workers in order, and returns what went wrong.
+func (h *history) stop() (wrong []string) {
+	var mu sync.Mutex
+	var stopping sync.WaitGroup
+	for _, c := range h.children {
+		stopping.Go(func() {
+			if err := c.stop(20 * time.Second); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				wrong = append(wrong, err.Error())
+			}
+		})
+	}
+	stopping.Wait()
+	slices.SortStableFunc(h.records, func(a, b record) int { return int(a.Call - b.Call) })
+	return wrong
+}
+
+// empty waits until nothing is left at the store, for as long as it may be.
+func (h *history) empty() (wrong []string) {
+	patience := h.site.grace(h.plan.TTL)
+	for _, k := range h.kinds {
+		patience += k.lingers
+	}
+	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		left := h.site.left()
+		if len(left) == 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return []string{fmt.Sprintf("left at the store %v after the last worker: %q", patience, left)}
+		}
+	}
+}
+
+// What faults need to know.
+
+func (h *history) must(err error) {
+	h.t.Helper()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *history) between(least, most time.Duration) time.Duration {
+	return least + time.Duration(h.rng.Int64N(int64(most-least)))
+}
+
+func (h *history) name() string { return h.plan.Names[h.rng.IntN(len(h.plan.Names))] }
+
+// another is a source of random numbers for another goroutine.
+func (h *history) another() *rand.Rand { return rand.New(rand.NewPCG(h.rng.Uint64(), 0)) }
+
+// anyone is a worker that lives.
+func (h *history) anyone() *child {
+	for {
+		if c := h.children[h.rng.IntN(len(h.children))]; c.killed == never {
+			return c
+		}
+	}
+}
+
+// holder is a worker that has claims, if one can be found soon.
+func (h *history) holder() *child {
+	c := h.anyone()
+	for deadline := time.Now().Add(time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if c = h.anyone(); h.open(c) > 0 {
+			return c
+		}
+	}
+	return c
+}

@@ -1,0 +1,60 @@
+package real
+
+// checkRegister: the tokens that the register took never decrease, no write was
+// based on anything but the one before it, and none that was acknowledged is
+// missing.
+func (e *evidence) checkRegister(j *judgement) {
+	versions := map[string]map[string]int{} // name -> writer -> version
+	for name, log := range e.log {
+		versions[name] = map[string]int{}
+		var newest, written uint64
+		version := 0
+		for _, a := range log {
+			if a.token < written || a.write && a.token < newest {
+				j.violation("the register of %q took token %d (write: %v) after %d, and a write with %d", name, a.token, a.write, newest, written)
+			}
+			newest = max(newest, a.token)
+			if !a.write {
+				continue
+			}
+			written = a.token
+			if a.base != version {
+				j.violation("write %s to %q with token %d is based on version %d, but took the place of %d: an update is lost",
+					a.writer, name, a.token, a.base, version)
+			}
+			version = a.version
+			if _, twice := versions[name][a.writer]; twice {
+				j.violation("write %s to %q happened twice", a.writer, name)
+			}
+			versions[name][a.writer] = a.version
+		}
+	}
+	for _, r := range e.records {
+		if r.Op != opWrite || r.Outcome != done {
+			continue
+		}
+		if got, ok := versions[r.Name][writer(r.Worker, r.Serial)]; !ok || got != r.Version {
+			j.violation("write %s to %q was acknowledged as version %d, and the register has it as %d", writer(r.Worker, r.Serial), r.Name, r.Version, got)
+		}
+	}
+}
+
+// checkRefused: who holds is not refused. It would mean that a greater token has
+// been used, so that somebody else has been granted what this one still holds.
+func (e *evidence) checkRefused(j *judgement, claims []*believed) {
+	if e.forgets {
+		return
+	}
+	for _, r := range e.records {
+		if r.Outcome != refused || r.Op != opRead && r.Op != opWrite {
+			continue
+		}
+		for _, c := range claims {
+			if c.worker == r.Worker && c.handle == r.Handle && c.to >= r.Return && e.judged(c.asked, r.Return) &&
+				e.stood(c.worker, r.Call, c.to) < margin(e.ttl)/2 {
+				j.violation("worker %d held %q with token %d from %d to %d, and its %s with token %d at %d was refused",
+					c.worker, c.name, c.token, c.from, c.to, r.Op, r.Token, r.Call)
+			}
+		}
+	}
+}

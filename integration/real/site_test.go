@@ -1,0 +1,258 @@
+package real
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/redistest"
+)
+
+// The deployments.
+const (
+	redisOne      = "redis"
+	redisSentinel = "sentinel"
+	redisCluster  = "cluster"
+	etcdOne       = "etcd1"
+	etcdThree     = "etcd3"
+)
+
+var deployments = []string{redisOne, redisSentinel, redisCluster, etcdOne, etcdThree}
+
+// site is the servers of one history, and the wires to them.
+type site struct {
+	t          testing.TB
+	deployment string
+
+	redis    []*redistest.Server // those that keep locks
+	sentinel *redistest.Sentinel
+	cluster  *redistest.Cluster
+	clock    *redistest.Clock
+	etcd     *etcdtest.Cluster
+	admin    *clientv3.Client
+
+	// By worker. Where clients learn the addresses of nodes from the servers, as
+	// with sentinels and in a cluster, there are none.
+	wires map[int][]wire
+}
+
+// wire is a proxy between one worker and one server.
+type wire interface {
+	Cut()
+	Blackhole(on bool)
+}
+
+// needs is what a fault needs of its servers.
+type needs struct {
+	durable bool // they keep their data
+	clock   bool // it can be set
+}
+
+func newSite(t testing.TB, deployment string, n needs) *site {
+	t.Helper()
+	s := &site{t: t, deployment: deployment, wires: map[int][]wire{}}
+	var config []string
+	if n.durable {
+		config = []string{"appendonly yes", "appendfsync always"}
+	}
+	switch deployment {
+	case redisOne:
+		var server *redistest.Server
+		if n.clock {
+			server, s.clock = redistest.StartWithClock(t, config...)
+		} else {
+			server = redistest.Start(t, config...)
+		}
+		s.redis = []*redistest.Server{server}
+	case redisSentinel:
+		s.sentinel = redistest.StartSentinel(t, 2, config...)
+		s.redis = s.sentinel.Nodes
+	case redisCluster:
+		s.cluster = redistest.StartCluster(t, true, config...)
+		s.redis = s.cluster.Nodes
+	case etcdOne, etcdThree:
+		members := 1
+		if deployment == etcdThree {
+			members = 3
+		}
+		s.etcd = etcdtest.Start(t, members)
+		s.admin = s.etcd.Client(t)
+	}
+	return s
+}
+
+// direct is what opens the servers without wires.
+func (s *site) direct() string {
+	switch {
+	case s.sentinel != nil:
+		return s.sentinel.URL()
+	case s.cluster != nil:
+		return s.cluster.URL()
+	case s.etcd != nil:
+		return s.etcd.URL()
+	}
+	return s.redis[0].URL()
+}
+
+// url is what a worker opens, on wires of its own.
+func (s *site) url(worker int) string {
+	s.t.Helper()
+	switch s.deployment {
+	case redisOne:
+		p := redistest.StartProxy(s.t, s.redis[0].Addr)
+		s.wires[worker] = []wire{p}
+		return p.URL()
+	case redisSentinel, redisCluster:
+		return s.direct()
+	}
+	var addrs []string
+	for _, m := range s.etcd.Members {
+		p := etcdtest.StartProxy(s.t, m.Endpoint)
+		s.wires[worker] = append(s.wires[worker], p)
+		addrs = append(addrs, p.Addr)
+	}
+	return "etcd://" + strings.Join(addrs, ",") + "/"
+}
+
+// master is the Redis server that keeps the locks of a name now.
+func (s *site) master(name string) *redistest.Server {
+	s.t.Helper()
+	switch {
+	case s.sentinel != nil:
+		return s.sentinel.Master()
+	case s.cluster != nil:
+		return s.cluster.Master(s.slot(name))
+	}
+	return s.redis[0]
+}
+
+// masters are the running Redis servers that keep locks.
+func (s *site) masters() (all []*redistest.Server) {
+	for _, server := range s.redis {
+		if server.Running() && isMaster(server) {
+			all = append(all, server)
+		}
+	}
+	return all
+}
+
+func isMaster(server *redistest.Server) bool {
+	info, err := server.Do("INFO", "replication").ToString()
+	return err == nil && strings.Contains(info, "role:master")
+}
+
+// slot is where a cluster keeps a name. The store's keys say it: how it spreads
+// names is its own affair.
+func (s *site) slot(name string) int {
+	s.t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		for _, server := range s.masters() {
+			keys := strings.Fields(server.MustDo("KEYS", "*:lock:"+name))
+			if len(keys) == 0 {
+				continue
+			}
+			slot, err := strconv.Atoi(server.MustDo("CLUSTER", "KEYSLOT", keys[0]))
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			return slot
+		}
+	}
+	s.t.Fatalf("nobody takes %q", name)
+	return 0
+}
+
+// moved reports whether another node serves now than at the start, as after a
+// failover that nobody ordered.
+func (s *site) moved() bool {
+	switch {
+	case s.sentinel != nil:
+		return s.sentinel.Master() != s.redis[0]
+	case s.cluster != nil:
+		return slices.ContainsFunc(s.redis[3:], isMaster)
+	}
+	return false
+}
+
+// left lists what the servers keep when nobody holds or waits, besides the
+// counters of tokens.
+func (s *site) left() (all []string) {
+	s.t.Helper()
+	if s.etcd != nil {
+		return s.leftAtEtcd()
+	}
+	for _, server := range s.masters() {
+		for _, key := range strings.Fields(server.MustDo("KEYS", "*")) {
+			if !strings.HasSuffix(key, "}:token") {
+				all = append(all, "key "+key)
+			}
+		}
+		for _, channel := range strings.Fields(server.MustDo("PUBSUB", "SHARDCHANNELS")) {
+			all = append(all, "subscription to "+channel)
+		}
+	}
+	return all
+}
+
+func (s *site) leftAtEtcd() (all []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	keys, err := s.admin.Get(ctx, "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		return []string{"unknown: " + err.Error()}
+	}
+	for _, kv := range keys.Kvs {
+		all = append(all, "key "+string(kv.Key))
+	}
+	leases, err := s.admin.Leases(ctx)
+	if err != nil {
+		return append(all, "unknown: "+err.Error())
+	}
+	for _, l := range leases.Leases {
+		all = append(all, fmt.Sprintf("lease %x", l.ID))
+	}
+	return all
+}
+
+// grace is for how long something may be left after the last process that could
+// have renewed it has gone: TTL and two seconds. The server of etcd counts in
+// whole seconds, looks every half, and gives a lease its whole time again when
+// its leader has changed.
+func (s *site) grace(ttl time.Duration) time.Duration {
+	if s.etcd != nil {
+		return 2*ttl + 4*time.Second
+	}
+	return ttl + 2*time.Second
+}
+
+// logs are those of all servers, by a name that is good for a file.
+func (s *site) logs() map[string][]byte {
+	logs := map[string][]byte{}
+	add := func(name, path string) {
+		if text, err := os.ReadFile(path); err == nil {
+			logs[name] = text
+		}
+	}
+	for i, server := range s.redis {
+		add(fmt.Sprint("redis-", i+1, ".log"), server.Log())
+	}
+	if s.sentinel != nil {
+		for i, server := range s.sentinel.Sentinels {
+			add(fmt.Sprint("sentinel-", i+1, ".log"), server.Log())
+		}
+	}
+	if s.etcd != nil {
+		for i, m := range s.etcd.Members {
+			add(fmt.Sprint("etcd-", i+1, ".log"), m.Log())
+		}
+	}
+	return logs
+}

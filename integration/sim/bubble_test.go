@@ -1,0 +1,42 @@
+package sim
+
+import (
+	"strings"
+	"testing"
+)
+
+// What cannot end is a violation of its history, not the end of the program.
+func TestLeftGoroutineIsFound(t *testing.T) {
+	for name, x := range map[string]struct {
+		what func()
+		want string
+	}{
+		"left behind": {func() { go func() { select {} }() }, "blocked goroutines remain"},
+		"deadlock":    {func() { select {} }, "all goroutines in bubble are blocked"},
+	} {
+		found := inBubble(t, x.what)
+		if len(found) != 1 || !strings.Contains(found[0].What, x.want) {
+			t.Errorf("%s: found %v", name, found)
+		}
+	}
+}
+
+// A history that proves nothing says why.
+func TestVoid(t *testing.T) {
+	h := byHand()
+	for _, x := range []struct {
+		why  string
+		then func()
+	}{
+		{"too few operations", func() { h.Operations = 150 }},
+		{"no hand-over", func() { h.claim(1, 0, 1, 2, 1); h.claim(2, 3, 4, 5, 2) }},
+		{"", func() { h.Plan.Faults = []Fault{{Kind: Mute}} }},
+		{"a fault without effect", func() { h.effect(Mute) }},
+		{"", func() {}},
+	} {
+		if why := h.void(); why != x.why {
+			t.Errorf("void says %q, not %q", why, x.why)
+		}
+		x.then()
+	}
+}

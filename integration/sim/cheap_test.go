@@ -1,0 +1,138 @@
+package sim
+
+import "testing"
+
+// Each checker accepts a history that is as it should be, and refuses one in
+// which something is wrong.
+func TestCheapCheckers(t *testing.T) {
+	force := func(when int, token uint64) func(hand) {
+		return func(h hand) { h.Marks = append(h.Marks, Mark{"a", ms(when), ms(when) + 1, token}) }
+	}
+	for _, x := range []struct {
+		name  string
+		check func(*History) []Violation
+		legal bool
+		make  func(h hand)
+	}{
+		{"one after the other", overlaps, true, func(h hand) { h.claim(1, 0, 1, 10, 1); h.claim(2, 2, 10, 20, 2) }},
+		{"overlap", overlaps, false, func(h hand) { h.claim(1, 0, 1, 11, 1); h.claim(2, 2, 10, 20, 2) }},
+		{"overlap, the later one listed first", overlaps, false, func(h hand) { h.claim(2, 2, 10, 20, 2); h.claim(1, 0, 1, 11, 1) }},
+		{"one inside the other", overlaps, false, func(h hand) { h.claim(1, 0, 1, 30, 1); h.claim(2, 2, 10, 20, 2) }},
+		{"never given back", overlaps, false, func(h hand) {
+			h.claim(1, 0, 1, 2, 1, func(c *Claim) { c.Until = never })
+			h.claim(2, 2, 10, 20, 2)
+		}},
+		{"readers overlap", overlaps, true, func(h hand) { h.claim(1, 0, 1, 11, 1, reader); h.claim(2, 2, 10, 20, 2, reader) }},
+		{"reader and writer overlap", overlaps, false, func(h hand) { h.claim(1, 0, 1, 11, 1, reader); h.claim(2, 2, 10, 20, 2) }},
+		{"one owner twice", overlaps, true, func(h hand) { h.claim(1, 0, 1, 11, 1); h.claim(1, 2, 10, 20, 1, nested) }},
+		{"overlap after force", overlaps, true, func(h hand) { h.claim(1, 0, 1, 11, 1); h.claim(2, 2, 10, 20, 2); force(9, 1)(h) }},
+		{"overlap that force does not explain", overlaps, false, func(h hand) { h.claim(1, 0, 1, 11, 2); h.claim(2, 2, 10, 20, 3); force(9, 1)(h) }},
+		{"overlap, clocks too different", overlaps, true, func(h hand) {
+			h.Plan.Faults = []Fault{{Kind: WildClock}}
+			h.claim(1, 0, 1, 11, 1)
+			h.claim(2, 2, 10, 20, 2)
+		}},
+		{"overlap, clocks within the margin", overlaps, false, func(h hand) {
+			h.Plan.Faults = []Fault{{Kind: Drift}}
+			h.claim(1, 0, 1, 11, 1)
+			h.claim(2, 2, 10, 20, 2)
+		}},
+
+		{"tokens grow", claimTokens, true, func(h hand) { h.claim(1, 0, 1, 5, 1); h.claim(2, 2, 10, 20, 2) }},
+		{"token falls", claimTokens, false, func(h hand) { h.claim(1, 0, 1, 5, 7); h.claim(2, 2, 10, 20, 6) }},
+		{"token stays", claimTokens, false, func(h hand) { h.claim(1, 0, 1, 5, 7); h.claim(2, 2, 10, 20, 7) }},
+		{"token falls between calls at once", claimTokens, true, func(h hand) { h.claim(1, 0, 3, 5, 7, reader); h.claim(2, 2, 10, 20, 6, reader) }},
+		{"token of the outer hold", claimTokens, true, func(h hand) {
+			h.claim(1, 0, 1, 20, 1, reader)
+			h.claim(2, 2, 3, 20, 2, reader)
+			h.claim(1, 4, 5, 20, 1, reader, nested)
+		}},
+
+		{"tokens differ", twins, true, func(h hand) { h.held(1, 0, 1, 1); h.held(2, 2, 3, 2) }},
+		{"one token, two owners", twins, false, func(h hand) { h.held(1, 0, 1, 1); h.held(2, 2, 3, 1) }},
+		{"one token, one owner", twins, true, func(h hand) { h.held(1, 0, 1, 1); h.held(2, 2, 3, 1, owner(1)) }},
+		{"one token, two owners, by event", twins, false, func(h hand) { h.held(1, 0, 1, 1); h.queued(2, 2, 3, 1, 1); h.promote(2, 4, 1) }},
+		{"one token, two claims", twins, false, func(h hand) { h.claim(1, 0, 1, 5, 7, reader); h.claim(2, 0, 1, 5, 7, reader) }},
+
+		{"granted after the lease", earlyGrants, true, func(h hand) { h.held(1, 0, 2, 1); h.held(2, 999, 1001, 2) }},
+		{"granted within the lease", earlyGrants, false, func(h hand) { h.held(1, 0, 2, 1); h.held(2, 990, 999, 2) }},
+		{"granted within the lease that a renewal gave", earlyGrants, false, func(h hand) {
+			h.held(1, 0, 2, 1)
+			h.call(Renew, 1, 300, 310, Done)
+			h.held(2, 1200, 1290, 2)
+		}},
+		{"granted after a renewal of which nobody knows", earlyGrants, true, func(h hand) {
+			h.held(1, 0, 2, 1)
+			h.call(Renew, 1, 300, 310, Unknown)
+			h.held(2, 1200, 1290, 2)
+		}},
+		{"granted after release", earlyGrants, true, func(h hand) { h.held(1, 0, 2, 1); h.call(Release, 1, 10, 20, Unknown); h.held(2, 11, 15, 2) }},
+		{"granted after force", earlyGrants, true, func(h hand) { h.held(1, 0, 2, 1); h.held(2, 11, 15, 2); force(5, 1)(h) }},
+		{"readers within the lease", earlyGrants, true, func(h hand) { h.held(1, 0, 2, 1, shared); h.held(2, 11, 15, 2, shared) }},
+		{"early by event", earlyGrants, false, func(h hand) { h.held(1, 0, 2, 1); h.queued(2, 11, 15, 1, 1); h.promote(2, 500, 2) }},
+
+		{"in order", queueOrder, true, func(h hand) {
+			h.queued(1, 0, 1, 1, 1)
+			h.queued(2, 2, 3, 2, 1)
+			h.promote(1, 10, 2)
+			h.promote(2, 20, 3)
+		}},
+		{"out of order", queueOrder, false, func(h hand) {
+			h.queued(1, 0, 1, 1, 1)
+			h.queued(2, 2, 3, 2, 1)
+			h.promote(2, 10, 2)
+			h.promote(1, 20, 3)
+		}},
+		{"passed by a newcomer", queueOrder, false, func(h hand) { h.queued(1, 0, 1, 1, 1); h.held(2, 2, 3, 2) }},
+		{"passed when its place had ended", queueOrder, true, func(h hand) { h.queued(1, 0, 1, 1, 1); h.held(2, 502, 503, 2) }},
+		{"passed while it keeps its place", queueOrder, false, func(h hand) {
+			h.queued(1, 0, 1, 1, 1)
+			h.queued(1, 300, 301, 1, 1)
+			h.held(2, 502, 503, 2)
+		}},
+		{"passed when it had released", queueOrder, true, func(h hand) {
+			h.queued(1, 0, 1, 1, 1)
+			h.call(Release, 1, 2, 4, Done)
+			h.held(2, 3, 5, 2)
+		}},
+		{"passed by re-entry", queueOrder, true, func(h hand) {
+			h.held(3, -2, -1, 1, owner(2))
+			h.queued(1, 0, 1, 1, 1)
+			h.held(2, 2, 3, 1)
+		}},
+
+		{"buried in time", lateGrants, true, func(h hand) {
+			h.call(Acquire, 1, 0, 5, Unknown, arrived(20, Lost))
+			h.call(Release, 1, 6, 7, Lost, bury)
+		}},
+		{"granted though buried", lateGrants, false, func(h hand) {
+			h.call(Acquire, 1, 0, 5, Unknown, arrived(20, Held))
+			h.call(Release, 1, 6, 7, Lost)
+		}},
+		{"queued though buried", lateGrants, false, func(h hand) {
+			h.call(Acquire, 1, 0, 5, Unknown, arrived(20, Queued))
+			h.call(Release, 1, 6, 7, Lost)
+		}},
+		{"a late copy of what was answered", lateGrants, true, func(h hand) {
+			h.held(1, 0, 5, 1, arrivedToo(20, Held))
+			h.call(Release, 1, 6, 7, Done)
+		}},
+		{"later than any burial lasts", lateGrants, true, func(h hand) {
+			h.call(Acquire, 1, 0, 5, Unknown, arrived(1020, Held))
+			h.call(Release, 1, 6, 7, Lost, bury)
+		}},
+
+		{"given back", abandoned, true, func(h hand) { h.held(1, 0, 1, 1); h.call(Release, 1, 2, 3, Unknown) }},
+		{"held and forgotten", abandoned, false, func(h hand) { h.held(1, 0, 1, 1) }},
+		{"queued and forgotten", abandoned, false, func(h hand) { h.queued(1, 0, 1, 1, 1) }},
+		{"unknown and forgotten", abandoned, false, func(h hand) { h.call(Acquire, 1, 0, 1, Unknown, neverArrived) }},
+		{"refused", abandoned, true, func(h hand) { h.call(Acquire, 1, 0, 1, Busy, try) }},
+		{"forgotten by a client that was cut off", abandoned, true, func(h hand) { h.held(1, 0, 1, 1); h.Closed = []int{0} }},
+	} {
+		h := byHand()
+		x.make(h)
+		if found := x.check(h.History); len(found) == 0 != x.legal {
+			t.Errorf("%s: legal %t, found %v", x.name, x.legal, found)
+		}
+	}
+}

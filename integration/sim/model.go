@@ -1,0 +1,440 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// The model of one name for Porcupine, written from the contract in package
+// store. Its state is the live holds and the queue. Expiry is an operation of
+// its own, a ghost, that the checker may put anywhere within the time in which
+// the store may have noticed; it names the request that gave the lease, so it
+// does nothing if another request has renewed it since. What has expired is
+// removed by the next operation that looks, all of it at once.
+
+// stepKind is what an operation of the model is.
+type stepKind uint8
+
+const (
+	answered   stepKind = iota // a call, with the answer that its client got
+	unanswered                 // a call that was applied, with whatever answer
+	told                       // an event: the hold of that id has that token
+	holdEnds                   // ghost: what step gave as a lease of a hold is over
+	placeEnds                  // ghost: what step gave as a place is over
+	burialEnds                 // ghost: what step buried may be granted again
+	noticed                    // what has expired is removed, with those leases that ended before
+	forced                     // all holds are removed by force
+	wiped                      // all data is lost
+	over                       // the end of the history
+)
+
+// step is the input of an operation, and its expected answer.
+type step struct {
+	kind  stepKind
+	n     int // the number that leases refer to; of a ghost, whose lease ends
+	call  *Call
+	id    int     // told, ghosts
+	token uint64  // told, end of what a promotion gave
+	ended []*step // noticed: ghosts
+	open  bool    // it may happen at any time, or not at all
+}
+
+// promotedLease is the number of the lease that a promotion gives; its end says
+// by the token which promotion of the id that was.
+const promotedLease = -1
+
+// lockState is a state of the model. Steps never change one in place.
+type lockState struct {
+	holds  []modelHold // oldest grant first
+	queue  []modelPlace
+	buried []burial
+	top    uint64 // the greatest token known to have been issued
+	over   bool
+}
+
+type modelHold struct {
+	id, owner int
+	shared    bool
+	token     uint64 // 0: not known yet, but greater than after
+	after     uint64
+	promoted  bool
+	leases    string // numbers of the steps whose leases last, as text, so that states compare; none: it has expired
+}
+
+type modelPlace struct {
+	id, owner int
+	shared    bool
+	lease     int // 0: it has expired
+}
+
+type burial struct{ id, n int }
+
+// answer is what the model says to a call. A token of 0 is a new one, of which
+// only a lower bound is known.
+type answer struct {
+	outcome  Outcome
+	token    uint64
+	after    uint64
+	holds    int
+	position int
+}
+
+func lockModel() porcupine.Model {
+	return porcupine.Model{
+		Init:              func() any { return &lockState{} },
+		Step:              func(state, input, _ any) (bool, any) { return state.(*lockState).step(input.(*step)) },
+		Equal:             func(a, b any) bool { return a.(*lockState).equal(b.(*lockState)) },
+		DescribeOperation: func(input, _ any) string { return input.(*step).String() },
+		DescribeState:     func(state any) string { return fmt.Sprintf("%+v", *state.(*lockState)) },
+	}
+}
+
+// step returns whether s may happen in this state, and the state after it. What
+// is open happens when it changes something or, which means not at all, after
+// the end: to let it do nothing earlier would only be another order to search.
+func (l *lockState) step(s *step) (bool, any) {
+	if l.over {
+		return true, l
+	}
+	ok, next := l.happen(s)
+	if s.open && ok && l.equal(next.(*lockState)) {
+		return false, l
+	}
+	return ok, next
+}
+
+func (l *lockState) equal(x *lockState) bool {
+	return l == x || l.top == x.top && l.over == x.over &&
+		slices.Equal(l.holds, x.holds) && slices.Equal(l.queue, x.queue) && slices.Equal(l.buried, x.buried)
+}
+
+func (l *lockState) happen(s *step) (bool, any) {
+	switch s.kind {
+	case answered, unanswered:
+		return l.call(s)
+	case told:
+		i := l.findHold(s.id)
+		if i < 0 || !l.holds[i].promoted || !l.holds[i].admits(s.token) {
+			return false, l
+		}
+		if l.holds[i].token == s.token {
+			return true, l
+		}
+		next := l.clone()
+		next.learn(i, s.token)
+		return true, next
+	case holdEnds, placeEnds, burialEnds:
+		next := l.clone()
+		next.end(s)
+		return true, next
+	case noticed:
+		next := l.clone()
+		for _, ghost := range s.ended {
+			next.end(ghost)
+		}
+		next.settle()
+		return true, next
+	case forced:
+		next := l.clone()
+		next.settle()
+		next.holds = nil
+		next.promote()
+		return true, next
+	case wiped:
+		return true, &lockState{top: l.top}
+	case over:
+		return true, &lockState{over: true}
+	}
+	panic("sim: no such step")
+}
+
+// call applies a call, and compares its answer with the one that was given.
+func (l *lockState) call(s *step) (bool, any) {
+	var (
+		next = l.clone()
+		a    answer
+	)
+	next.settle()
+	switch c := s.call; c.Op {
+	case Acquire:
+		a = next.acquire(c, s.n)
+	case Renew:
+		a = next.renew(c, s.n)
+	case Release:
+		a = next.release(c, s.n)
+	}
+	if s.kind == unanswered {
+		return true, next
+	}
+	c := s.call
+	if a.outcome != c.Outcome {
+		return false, l
+	}
+	switch a.outcome {
+	case Held:
+		if a.holds != c.Holds {
+			return false, l
+		}
+		if i := next.findHold(c.ID); a.token == 0 {
+			if c.Token <= a.after {
+				return false, l
+			}
+			next.learn(i, c.Token)
+		} else if a.token != c.Token {
+			return false, l
+		}
+	case Queued:
+		if a.position != c.Position || c.Token < l.top {
+			return false, l
+		}
+	}
+	return true, next
+}
+
+// end notes that what a lease kept has expired, if it was not renewed since.
+func (l *lockState) end(ghost *step) {
+	switch ghost.kind {
+	case holdEnds:
+		i := l.findHold(ghost.id)
+		if i >= 0 && (ghost.n != promotedLease || l.holds[i].token == ghost.token) {
+			l.holds[i].leases = without(l.holds[i].leases, ghost.n)
+		}
+	case placeEnds:
+		if i := l.findPlace(ghost.id); i >= 0 && l.queue[i].lease == ghost.n {
+			l.queue[i].lease = 0
+		}
+	case burialEnds:
+		l.buried = slices.DeleteFunc(l.buried, func(b burial) bool { return b == burial{ghost.id, ghost.n} })
+	}
+}
+
+// settle removes what has expired, which is a removal like any other.
+func (l *lockState) settle() {
+	l.holds = slices.DeleteFunc(l.holds, func(h modelHold) bool { return h.leases == "" })
+	l.queue = slices.DeleteFunc(l.queue, func(p modelPlace) bool { return p.lease == 0 })
+	l.promote()
+}
+
+func (l *lockState) acquire(c *Call, n int) answer {
+	if slices.ContainsFunc(l.buried, func(b burial) bool { return b.id == c.ID }) {
+		return answer{outcome: Lost}
+	}
+	if i := l.findHold(c.ID); i >= 0 {
+		l.holds[i].leases = with(l.holds[i].leases, n) // whichever ends later
+		return l.held(i)
+	}
+	if token, after, ok := l.grantable(c.Owner, c.ID, c.Shared); ok {
+		l.grant(modelHold{id: c.ID, owner: c.Owner, shared: c.Shared, token: token, after: after, leases: with("", n)})
+		return l.held(l.findHold(c.ID))
+	}
+	if l.holdsAny(c.Owner) {
+		l.leave(c.ID)
+		return answer{outcome: Upgrade}
+	}
+	if !c.Queue {
+		return answer{outcome: Busy}
+	}
+	i := l.findPlace(c.ID)
+	if i < 0 {
+		l.queue = append(l.queue, modelPlace{c.ID, c.Owner, c.Shared, n})
+		i = len(l.queue) - 1
+	}
+	l.queue[i].lease = n
+	return answer{outcome: Queued, position: i + 1}
+}
+
+func (l *lockState) renew(c *Call, n int) answer {
+	i := l.findHold(c.ID)
+	if i < 0 {
+		return answer{outcome: Lost}
+	}
+	l.holds[i].leases = with("", n)
+	return answer{outcome: Done}
+}
+
+func (l *lockState) release(c *Call, n int) answer {
+	if c.Bury {
+		l.buried = append(l.buried, burial{c.ID, n})
+	}
+	if !l.leave(c.ID) {
+		return answer{outcome: Lost}
+	}
+	return answer{outcome: Done}
+}
+
+// leave removes the hold or place of id and promotes.
+func (l *lockState) leave(id int) bool {
+	if i := l.findHold(id); i >= 0 {
+		l.holds = slices.Delete(l.holds, i, i+1)
+	} else if i := l.findPlace(id); i >= 0 {
+		l.queue = slices.Delete(l.queue, i, i+1)
+	} else {
+		return false
+	}
+	l.promote()
+	return true
+}
+
+// grantable decides rules 2 and 3. A token of 0 is a new one.
+func (l *lockState) grantable(owner, id int, shared bool) (token, after uint64, ok bool) {
+	var mine []modelHold
+	exclusive, others, writers := false, false, false
+	for _, h := range l.holds {
+		if h.owner == owner {
+			mine = append(mine, h)
+			exclusive = exclusive || !h.shared
+		} else {
+			others = true
+			writers = writers || !h.shared
+		}
+	}
+	switch {
+	case exclusive || len(mine) > 0 && shared:
+		token, after = inherited(mine, exclusive)
+		return token, after, true
+	case others && !shared || writers:
+		return 0, 0, false
+	case len(mine) == 0 && len(l.queue) > 0 && l.queue[0].id != id:
+		return 0, 0, false
+	}
+	return 0, l.top, true
+}
+
+// inherited is the token of a re-entry: the greatest of the owner's exclusive
+// holds if it has any, else of its shared ones. If one of them is not known,
+// neither is the greatest, but it is as great as the others.
+func inherited(mine []modelHold, exclusive bool) (token, after uint64) {
+	open := false
+	for _, h := range mine {
+		if exclusive && h.shared {
+			continue
+		}
+		if h.token == 0 {
+			open = true
+			after = max(after, h.after)
+		}
+		token = max(token, h.token)
+	}
+	if open {
+		return 0, max(after, token) - min(1, max(after, token)) // it may be as great as the greatest known
+	}
+	return token, 0
+}
+
+// grant makes h a hold, and with it those waiting requests of its owner that
+// re-entry now allows.
+func (l *lockState) grant(h modelHold) {
+	l.queue = slices.DeleteFunc(l.queue, func(p modelPlace) bool { return p.id == h.id })
+	l.holds = append(l.holds, h)
+	for again := true; again; {
+		again = false
+		for _, p := range l.queue {
+			if p.owner != h.owner {
+				continue
+			}
+			if token, after, ok := l.grantable(p.owner, p.id, p.shared); ok {
+				l.grantWaiting(p, token, after)
+				again = true
+				break
+			}
+		}
+	}
+}
+
+func (l *lockState) grantWaiting(p modelPlace, token, after uint64) {
+	l.grant(modelHold{
+		id: p.id, owner: p.owner, shared: p.shared, token: token, after: after, promoted: true, leases: with("", promotedLease),
+	})
+}
+
+// promote grants from the head of the queue as far as the rules allow.
+func (l *lockState) promote() {
+	for len(l.queue) > 0 {
+		head := l.queue[0]
+		token, after, ok := l.grantable(head.owner, head.id, head.shared)
+		if !ok {
+			return
+		}
+		l.grantWaiting(head, token, after)
+	}
+}
+
+// held is the answer that hold i gets.
+func (l *lockState) held(i int) answer {
+	a := answer{outcome: Held, token: l.holds[i].token, after: l.holds[i].after}
+	for _, h := range l.holds {
+		if h.owner == l.holds[i].owner {
+			a.holds++
+		}
+	}
+	return a
+}
+
+// admits: the hold may have that token.
+func (h modelHold) admits(token uint64) bool {
+	return h.token == token || h.token == 0 && token > h.after
+}
+
+// learn enters the token of hold i.
+func (l *lockState) learn(i int, token uint64) {
+	l.holds[i].token = token
+	l.top = max(l.top, token)
+}
+
+func (l *lockState) holdsAny(owner int) bool {
+	return slices.ContainsFunc(l.holds, func(h modelHold) bool { return h.owner == owner })
+}
+
+func (l *lockState) findHold(id int) int {
+	return slices.IndexFunc(l.holds, func(h modelHold) bool { return h.id == id })
+}
+
+func (l *lockState) findPlace(id int) int {
+	return slices.IndexFunc(l.queue, func(p modelPlace) bool { return p.id == id })
+}
+
+func (l *lockState) clone() *lockState {
+	return &lockState{slices.Clone(l.holds), slices.Clone(l.queue), slices.Clone(l.buried), l.top, l.over}
+}
+
+// with adds a lease to a list of them.
+func with(leases string, n int) string { return leases + string(rune(n+firstLease)) }
+
+// without takes a lease out of a list of them.
+func without(leases string, n int) string {
+	return strings.Replace(leases, string(rune(n+firstLease)), "", 1)
+}
+
+// firstLease keeps the numbers in the text above zero.
+const firstLease = 2
+
+func (s *step) String() string {
+	c := s.call
+	switch s.kind {
+	case answered, unanswered:
+		known := ""
+		if s.kind == unanswered {
+			known = " (not told)"
+		}
+		return fmt.Sprintf("%s #%d owner %d shared=%t queue=%t bury=%t -> %s token %d holds %d position %d%s",
+			c.Op, c.ID, c.Owner, c.Shared, c.Queue, c.Bury, c.Outcome, c.Token, c.Holds, c.Position, known)
+	case told:
+		return fmt.Sprintf("event #%d token %d", s.id, s.token)
+	case holdEnds:
+		return fmt.Sprintf("hold of #%d may end (lease %d)", s.id, s.n)
+	case placeEnds:
+		return fmt.Sprintf("place of #%d may end (lease %d)", s.id, s.n)
+	case burialEnds:
+		return fmt.Sprintf("burial of #%d ends (%d)", s.id, s.n)
+	case noticed:
+		return fmt.Sprintf("what has expired is removed: %v", s.ended)
+	case forced:
+		return "forced release"
+	case wiped:
+		return "all data is lost"
+	}
+	return "the end"
+}

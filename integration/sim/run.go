@@ -1,0 +1,210 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/store"
+)
+
+// run does the visits of a task.
+func (w *world) run(t Task) {
+	for _, v := range t.Visits {
+		w.visit(t.Client, v)
+		if w.ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// visit takes a lock, and perhaps again inside, and gives it back.
+func (w *world) visit(client int, v Visit) {
+	time.Sleep(v.Think)
+	var opts []dlock.LockOption
+	if v.TTL > 0 {
+		opts = append(opts, dlock.WithTTL(v.TTL))
+	}
+	if v.Fixed {
+		opts = append(opts, dlock.WithoutRenewal())
+	}
+	if v.MaxHold > 0 {
+		opts = append(opts, dlock.WithMaxHold(v.MaxHold))
+	}
+	ctx := w.ctx
+	if v.Owner >= 0 {
+		ctx = dlock.WithOwner(ctx, w.owners[v.Owner])
+	}
+	b := &bout{world: w, client: client, visit: v, lock: w.slots[client].now().RWMutex(lockName(v.Name), opts...)}
+	outer := b.take(ctx, v.Shared, v.Try, nil)
+	if outer == nil {
+		return
+	}
+	b.stay(v.Hold, outer)
+	if v.Nest == NoNest {
+		b.give(outer)
+		return
+	}
+	shared := v.Shared && v.Nest == NestSame || v.Nest == NestRead
+	inner := b.take(outer.hold.Context(ctx), shared, v.NestTry, outer)
+	if inner == nil {
+		b.give(outer)
+		return
+	}
+	b.stay(v.NestHold, inner)
+	if v.OuterFirst {
+		outer, inner = inner, outer
+	}
+	b.give(inner)
+	b.stay(v.NestHold, outer)
+	b.give(outer)
+}
+
+// bout is one visit as it happens.
+type bout struct {
+	world  *world
+	client int
+	visit  Visit
+	lock   *dlock.RWMutex
+}
+
+// held is a hold and what was written down of it.
+type held struct {
+	hold  *dlock.Hold
+	claim *Claim
+	done  <-chan struct{}
+}
+
+// take takes the lock, under outer if that is not nil.
+func (b *bout) take(ctx context.Context, shared, try bool, outer *held) *held {
+	lock := b.lock.LockContext
+	switch {
+	case shared && try:
+		lock = b.lock.TryRLockContext
+	case shared:
+		lock = b.lock.RLockContext
+	case try:
+		lock = b.lock.TryLockContext
+	}
+	ctx, end := b.bounded(ctx)
+	defer end()
+	called := b.world.history.begin()
+	hold, err := lock(ctx)
+	if err != nil {
+		b.judge(ctx, err, shared, try, outer)
+		return nil
+	}
+	h := &held{hold: hold, claim: &Claim{
+		Name: hold.Name(), Client: b.client, Private: b.visit.Owner < 0, Shared: shared, Nested: outer != nil,
+		Token: hold.Token(), Called: called,
+	}}
+	b.world.history.claimed(h)
+	if outer != nil && h.claim.Private && outer.claim.Shared == shared && hold.Token() != outer.claim.Token {
+		b.world.history.complain(fmt.Sprintf("%q: a nested hold has token %d, its outer one %d", hold.Name(), hold.Token(), outer.claim.Token))
+	}
+	return h
+}
+
+// bounded ends ctx when the visit's patience does.
+func (b *bout) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if !b.visit.Cancel {
+		return context.WithTimeout(ctx, b.visit.Patience)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	timer := time.AfterFunc(b.visit.Patience, cancel)
+	return ctx, func() {
+		timer.Stop()
+		cancel()
+	}
+}
+
+// judge complains of an error that nothing explains.
+func (b *bout) judge(ctx context.Context, err error, shared, try bool, outer *held) {
+	p := b.world.plan
+	faulty, deeds := len(p.Faults) > 0, len(p.Deeds) > 0
+	switch {
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+	case errors.Is(err, dlock.ErrHeld) && try:
+	case errors.Is(err, dlock.ErrUpgrade) && !shared:
+	case errors.Is(err, dlock.ErrClosed) && deeds:
+	case errors.Is(err, dlock.ErrLost) && (faulty || outer != nil || b.visit.Owner >= 0):
+	case errors.Is(err, dlock.ErrUnavailable) && faulty:
+	case errors.Is(err, dlock.ErrRefused) && p.has(Refusal):
+	default:
+		b.world.history.complain(fmt.Sprintf("%q: %v", b.lock.Name(), err))
+	}
+}
+
+// stay holds h for d, or until it is lost.
+func (b *bout) stay(d time.Duration, h *held) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-h.hold.Done():
+	}
+}
+
+// give unlocks h.
+func (b *bout) give(h *held) {
+	b.world.history.given(h)
+	err := h.hold.Unlock()
+	p := b.world.plan
+	switch {
+	case err == nil:
+	case errors.Is(err, dlock.ErrLost): // the claim says whether that was in order
+	case errors.Is(err, dlock.ErrClosed) && len(p.Deeds) > 0:
+	case (errors.Is(err, dlock.ErrUnavailable) || errors.Is(err, store.ErrRefused)) && len(p.Faults) > 0:
+	default:
+		b.world.history.complain(fmt.Sprintf("%q: Unlock: %v", b.lock.Name(), err))
+	}
+}
+
+// claimed writes down that a claim begins. Claims whose Done is closed by then
+// have ended before it; the order within the nanosecond is that of this mutex.
+func (h *History) claimed(x *held) {
+	x.done = x.hold.Done()
+	h.mu.Lock()
+	h.endLost()
+	c := x.claim
+	c.Owner = h.number(x.hold.Owner().String())
+	c.From, c.Until = h.moment(), never
+	h.Claims = append(h.Claims, c)
+	h.live = append(h.live, x)
+	h.mu.Unlock()
+	go func() {
+		<-x.done
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.endLost()
+	}()
+}
+
+// endLost ends the claims whose Done is closed. h.mu is held.
+func (h *History) endLost() {
+	now := h.moment()
+	h.live = slices.DeleteFunc(h.live, func(x *held) bool {
+		select {
+		case <-x.done:
+			x.claim.Until, x.claim.Lost = now, true
+			return true
+		default:
+			return false
+		}
+	})
+}
+
+// given writes down that a claim's holder is about to unlock.
+func (h *History) given(x *held) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.endLost()
+	now := h.count()
+	if i := slices.Index(h.live, x); i >= 0 {
+		x.claim.Until = now
+		h.live = slices.Delete(h.live, i, i+1)
+	}
+}

@@ -1,0 +1,89 @@
+package wakeups
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/locktest"
+	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/store"
+)
+
+// mortal is the lease of holders that are killed.
+const mortal = 2 * time.Second
+
+// A holder is killed with SIGKILL while somebody waits who does not ask by itself
+// in time. It gets in when the lease of the holder is over.
+func TestRedisHolderKilled(t *testing.T) {
+	server := redistest.Start(t)
+	server.Client()
+	p := newPulse(t, func() error { return server.Do("PING").Error() })
+	killHolders(t, server.URL(), p, 50*time.Millisecond)
+}
+
+// The server says in whole seconds what is left, never more than there is, looks
+// every half, and then has to agree on the end with itself.
+func TestEtcdHolderKilled(t *testing.T) {
+	server := etcdtest.Start(t, 1)
+	admin := server.Client(t)
+	p := newPulse(t, func() error {
+		_, err := admin.Get(context.Background(), "pulse")
+		return err
+	})
+	killHolders(t, server.URL(), p, 2*time.Second)
+}
+
+func killHolders(t *testing.T, url string, p *pulse, late time.Duration) {
+	direct := openStore(t, url)
+	c := locktest.NewClient(t, openStore(t, url), asleep)
+	rounds := prove(4, 40)
+	worst := make(chan time.Duration, rounds)
+	few := make(chan struct{}, 4) // a process that starts takes a lot
+	t.Run("rounds", func(t *testing.T) {
+		for round := range rounds {
+			t.Run(fmt.Sprint(round), func(t *testing.T) {
+				t.Parallel()
+				few <- struct{}{}
+				defer func() { <-few }()
+				worst <- killHolder(t, url, fmt.Sprint("lock ", round), direct, c, p, late)
+			})
+		}
+	})
+	close(worst)
+	var most time.Duration
+	n := 0
+	for after := range worst {
+		most, n = max(most, after), n+1
+	}
+	t.Logf("%d holders killed: the next was granted at most %v after what the server said was left", n, most)
+}
+
+// killHolder returns how long after the end of the lease the next was granted.
+func killHolder(t *testing.T, url, name string, direct store.Store, c *dlock.Client, p *pulse, late time.Duration) time.Duration {
+	holder := locktest.StartChild(t, "hold", url, name, mortal)
+	holder.Says("held")
+	waits := locktest.Begin(t, c, name)
+	locktest.Queued(t, direct, name, 1)
+	holder.Kill()
+	asked := time.Now()
+	state, err := direct.Inspect(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, answered := state.Holders[0].Remaining, time.Now()
+	h, at := waits.Granted(locktest.Patience)
+	if early := asked.Add(left).Sub(at); early > time.Millisecond {
+		t.Errorf("granted %v before the lease was over", early)
+	}
+	over := answered.Add(left)
+	after := at.Sub(over)
+	if after > late+locktest.Late && p.ran(over, at) > late+locktest.Late {
+		t.Errorf("granted %v after the lease was over", after)
+	}
+	locktest.Unlock(t, h)
+	return after
+}
