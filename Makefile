@@ -2,14 +2,15 @@
 
 BENCH = .
 FUZZTIME = 10s
-ROUNDS = 10
 COVER_MIN = 90
 COVER = github.com/dlock-go/dlock \
 	github.com/dlock-go/dlock/watchdog \
 	github.com/dlock-go/dlock/store/memory \
-	github.com/dlock-go/dlock/store/redis
+	github.com/dlock-go/dlock/store/redis \
+	github.com/dlock-go/dlock/fence \
+	github.com/dlock-go/dlock/fence/redisfence
 
-.PHONY: help test lint bench cover mutants fuzz prove cc servers
+.PHONY: help test lint bench cover mutants fuzz prove prove-long cc servers
 .NOTPARALLEL:
 
 help:
@@ -17,9 +18,9 @@ help:
 	@echo "make lint     gofmt, go vet, staticcheck, go mod tidy -diff in every module"
 	@echo "make bench    benchmarks (BENCH=regexp)"
 	@echo "make cover    coverage of the core packages, at least $(COVER_MIN)% each"
-	@echo "make mutants  the conformance suite against its faulty stores"
+	@echo "make mutants  the conformance suite against faulty stores, the simulation against planted faults"
 	@echo "make fuzz     every fuzz target for FUZZTIME=$(FUZZTIME)"
-	@echo "make prove    ROUNDS=$(ROUNDS) of all tests, and longer fuzzing"
+	@echo "make prove    what make test does a little of, for half an hour; prove-long: for hours"
 
 test: cc servers lint
 	@.ci/test
@@ -36,12 +37,16 @@ cover: servers
 mutants: cc
 	@go test -list=Mutant ./conformance/... | grep -q ^Test || { echo "no mutant tests found"; exit 1; }
 	CGO_ENABLED=1 go test -race -shuffle=on -count=1 -v -run=Mutant ./conformance/...
+	cd integration && go test -count=1 -timeout=30m -v ./mutants -mutants.all
 
 fuzz: servers
 	@.ci/fuzz $(FUZZTIME)
 
 prove: cc servers
-	@.ci/prove $(ROUNDS)
+	@.ci/prove
+
+prove-long: cc servers
+	@.ci/prove long
 	@.ci/fuzz 60s
 
 # The race detector needs a C compiler.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/redistest"
 )
 
@@ -45,16 +46,27 @@ func runProcesses(t *testing.T, n int, args ...string) []outcome {
 }
 
 // TestProcesses: four processes sell from one stock, with their locks in one
-// Redis, and never more than there is.
+// store, and never more than there is.
 func TestProcesses(t *testing.T) {
 	t.Parallel()
+	for store, url := range map[string]func(t *testing.T) string{
+		"redis": func(t *testing.T) string { return redistest.Start(t).URL() },
+		"etcd":  func(t *testing.T) string { return etcdtest.Start(t, 1).URL() },
+	} {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			testProcesses(t, url(t))
+		})
+	}
+}
+
+func testProcesses(t *testing.T, url string) {
 	const n = 4
-	server := redistest.Start(t)
 	orders := filepath.Join(t.TempDir(), "orders.jsonl")
 	if err := os.WriteFile(orders, []byte(first(500)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"-store", server.URL(), "-file", orders, "-stock", "60", "-stock-dir"}
+	args := []string{"-store", url, "-file", orders, "-stock", "60", "-stock-dir"}
 
 	for _, o := range runProcesses(t, n, append(args, t.TempDir())...) {
 		o.want(t, 0, "orders 500", "failed 0", "oversold 0")
