@@ -66,3 +66,14 @@ func TestSentinelWithOneReplica(t *testing.T) {
 	require.Same(t, c.Nodes[1], c.Failover())
 	require.Same(t, c.Nodes[1], c.Master())
 }
+
+// A sentinel that could not run for a while trusts its eyes again before tests give
+// up on it.
+func TestSentinelThatStalled(t *testing.T) {
+	t.Parallel()
+	c := StartSentinel(t, 1)
+	c.Sentinels[0].Pause()
+	time.Sleep(3 * time.Second)
+	c.Sentinels[0].Resume()
+	require.Same(t, c.Nodes[1], c.Failover())
+}
