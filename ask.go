@@ -1,6 +1,7 @@
 package dlock
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -12,6 +13,19 @@ const askGap = 10 * time.Millisecond
 // minSleep keeps a store that answers "ask again at once" from a hot loop.
 const minSleep = time.Millisecond
 
+// pace is where the asking of an attempt stands.
+type pace struct {
+	next     time.Time // when to ask
+	giveUp   time.Time // unless an answer is confirmed before
+	sent     time.Time // the last request
+	inFlight bool
+	again    bool // a reason to ask again came while a request was in flight
+	pause    backoff
+}
+
+// errServed ends the asking of a call that has got its hold inside the process.
+var errServed = errors.New("served by another goroutine")
+
 // ask sends the attempt's request until the store grants it, and while it does
 // not, sleeps until there is a reason to ask again: an event, the store's
 // reconnection, or the time by which the store says something will have
@@ -19,43 +33,39 @@ const minSleep = time.Millisecond
 //
 // An unknown outcome is asked again under the same id, with growing pauses,
 // until nothing has been confirmed for a whole TTL, or StoreTimeout for a try.
-// After an error the attempt has to be left.
+// After an error the attempt has to be left; after errServed another call of ask
+// may go on with it.
 func (a *acquisition) ask(at *attempt) (award, error) {
 	patience := a.terms.ttl
 	if !a.wait {
 		patience = a.terms.timeout
 	}
-	var (
-		now      = time.Now()
-		next     = now               // when to ask
-		giveUp   = now.Add(patience) // unless an answer is confirmed before
-		sent     time.Time           // the last request
-		inFlight bool
-		again    bool // a reason to ask again came while a request was in flight
-		pause    = backoff{limit: min(time.Second, patience/10)}
-		timer    = time.NewTimer(patience)
-	)
+	p, now := &at.pace, time.Now()
+	if p.next.IsZero() {
+		*p = pace{next: now, giveUp: now.Add(patience), pause: backoff{limit: min(time.Second, patience/10)}}
+	}
+	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	for ; ; now = time.Now() {
-		if !inFlight && !now.Before(next) {
-			inFlight, again, sent = true, false, now
-			if !now.Before(giveUp) { // it is we who ask so late, not the store that is silent
-				giveUp = now.Add(a.terms.timeout)
+		if !p.inFlight && !now.Before(p.next) {
+			p.inFlight, p.again, p.sent = true, false, now
+			if !now.Before(p.giveUp) { // it is we who ask so late, not the store that is silent
+				p.giveUp = now.Add(a.terms.timeout)
 			}
 			at.send(now)
 		}
-		if inFlight {
-			if !now.Before(giveUp) && len(at.replies) == 0 {
+		if p.inFlight {
+			if !now.Before(p.giveUp) && len(at.replies) == 0 {
 				return award{}, unavailable(fmt.Errorf("a call of the store did not return within %v", patience))
 			}
-			timer.Reset(giveUp.Sub(now))
+			timer.Reset(p.giveUp.Sub(now))
 		} else {
-			timer.Reset(next.Sub(now))
+			timer.Reset(p.next.Sub(now))
 		}
 
 		select {
 		case r := <-at.replies:
-			inFlight = false
+			p.inFlight = false
 			switch {
 			case r.err == nil && r.grant.Held:
 				return at.byReply(r)
@@ -63,32 +73,35 @@ func (a *acquisition) ask(at *attempt) (award, error) {
 				if !a.count() {
 					return award{}, ErrTooManyWaiters
 				}
-				pause.reset()
-				giveUp = r.sent.Add(patience)
-				next = time.Now().Add(max(min(r.grant.Retry, a.terms.waitTTL/3), minSleep))
-				if again {
-					next = earlier(next, sent.Add(askGap))
+				p.pause.reset()
+				p.giveUp = r.sent.Add(patience)
+				p.next = time.Now().Add(max(min(r.grant.Retry, a.terms.waitTTL/3), minSleep))
+				if p.again {
+					p.next = earlier(p.next, p.sent.Add(askGap))
 				}
 			case certain(r.err):
 				return award{}, r.err
 			default:
-				next = time.Now().Add(pause.next())
-				if !next.Before(giveUp) {
+				p.next = time.Now().Add(p.pause.next())
+				if !p.next.Before(p.giveUp) {
 					return award{}, unavailable(r.err)
 				}
 			}
 
 		case <-at.wake:
+			if a.isServed() {
+				return award{}, errServed
+			}
 			won, ok, hint := at.byEvent()
 			switch {
 			case ok:
 				return won, nil
 			case hint:
-				next = time.Now()
+				p.next = time.Now()
 			default:
-				next = earlier(next, sent.Add(askGap))
+				p.next = earlier(p.next, p.sent.Add(askGap))
 			}
-			again = true
+			p.again = true
 
 		case <-timer.C:
 		case <-a.ctx.Done():

@@ -27,6 +27,9 @@ type attempt struct {
 	told     uint64    // last token told by a confirmed answer
 	base     time.Time // sending of the last confirmed request; before any, of the first
 	pushed   uint64    // token of an event, until it is looked at
+	hinted   bool      // anything may have changed, likewise
+
+	pace pace // of those who ask with it, one after another
 }
 
 type stage uint8
@@ -43,12 +46,12 @@ type reply struct {
 	sent  time.Time
 }
 
-func (c *Client) newAttempt(t *terms, owner string, mode store.Mode, queue bool) *attempt {
+func (c *Client) newAttempt(t *terms, mode store.Mode, queue bool) *attempt {
 	return &attempt{
 		client: c,
 		terms:  t,
 		req: store.Request{
-			Name: t.name, Owner: owner, ID: newID(), Mode: mode,
+			Name: t.name, ID: newID(), Mode: mode,
 			TTL: t.ttl, WaitTTL: t.waitTTL,
 			Queue: queue, Fixed: t.fixed, Tokens: 1, Label: c.opts.Label,
 		},
@@ -111,6 +114,16 @@ func (a *attempt) leave() {
 	}
 }
 
+// discard ends an attempt of which nobody wants what asking for it ended with: a
+// grant, or err.
+func (a *attempt) discard(err error) {
+	if err != nil {
+		a.leave()
+	} else {
+		a.client.cleaner.add(a.ref())
+	}
+}
+
 // ref names what the attempt may have at the store, to be renewed or released.
 // While one of its requests may still arrive there, the id has to be buried.
 func (a *attempt) ref() store.Ref {
@@ -131,7 +144,24 @@ func (a *attempt) push(token uint64) {
 	a.nudge()
 }
 
-// nudge makes the attempt ask again soon.
+// hint notes that anything may have changed.
+func (a *attempt) hint() {
+	a.mu.Lock()
+	a.hinted = true
+	a.mu.Unlock()
+	a.nudge()
+}
+
+// resume wakes who asks next with what woke the one before and was not looked at.
+func (a *attempt) resume() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.pushed != 0 || a.hinted {
+		a.nudge()
+	}
+}
+
+// nudge wakes who asks.
 func (a *attempt) nudge() {
 	select {
 	case a.wake <- struct{}{}:
@@ -178,7 +208,7 @@ func (a *attempt) byEvent() (w award, ok, hint bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	token := a.pushed
-	a.pushed = 0
+	a.pushed, a.hinted = 0, false
 	w = award{token, a.base.Add(a.valid(a.terms.waitTTL)), true}
 	switch {
 	case token == 0 || token <= a.told:

@@ -58,9 +58,9 @@ func (c *Client) closeHolds(sh *shard) {
 				for g.handles != nil {
 					after.end(g.handles, errClosedHold)
 				}
-				g.lease.Disarm()
+				g.tenure.lease.Disarm()
 				g.close()
-				c.cleaner.add(g.attempt.ref())
+				c.cleaner.add(g.tenure.attempt.ref())
 			}
 		}
 	}

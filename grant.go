@@ -11,15 +11,13 @@ import (
 	"github.com/dlock-go/dlock/watchdog"
 )
 
-// grant is one hold at the store, shared by the nested handles of its owner.
-// Whether it is held is decided in one place, its lease; what follows from
-// that is guarded by the shard of its name.
+// grant is one party's turn with a hold at the store, shared by the nested
+// handles of its owner. Whether it is held is decided in one place, the lease of
+// its tenure; what follows from that is guarded by the shard of its name.
 type grant struct {
-	client  *Client
-	party   *party
-	attempt *attempt // whose id it is held by
-	token   uint64
-	lease   watchdog.Lease
+	tenure *tenure
+	party  *party
+	token  uint64
 
 	handles *Hold // those that hold, newest first
 	over    bool  // released, lost or closed: no handle is left
@@ -54,7 +52,7 @@ func (g *grant) close() {
 // another goroutine, is about to say so, for only the first call finds handles.
 func (g *grant) lose(cause watchdog.Cause) aftermath {
 	after := aftermath{cause: cause}
-	if c := &g.client.calls; c.enter() {
+	if c := &g.tenure.client.calls; c.enter() {
 		after.calls = c
 	}
 	for g.handles != nil {
@@ -117,9 +115,9 @@ func (a *aftermath) run() {
 // mourn tells of a loss and clears up behind it. The local deadline comes
 // before the store's, so the hold may still be there.
 func (g *grant) mourn(oldest *Hold, cause watchdog.Cause) {
-	c := g.client
-	c.cleaner.add(g.attempt.ref())
-	c.log.Warn("dlock: hold lost", "name", g.attempt.req.Name, "cause", cause.String(), "token", g.token, "id", store.Short(g.attempt.req.ID))
+	c, at := g.tenure.client, g.tenure.attempt
+	c.cleaner.add(at.ref())
+	c.log.Warn("dlock: hold lost", "name", at.req.Name, "cause", cause.String(), "token", g.token, "id", store.Short(at.req.ID))
 	if c.opts.OnLost != nil {
 		go c.opts.OnLost(oldest)
 	}
@@ -127,10 +125,10 @@ func (g *grant) mourn(oldest *Hold, cause watchdog.Cause) {
 
 // giveBack releases a grant whose last handle h was unlocked.
 func (g *grant) giveBack(h *Hold) error {
-	c := g.client
-	ref := g.attempt.ref()
-	deadline := time.Now().Add(g.attempt.terms.timeout)
-	pause := backoff{limit: g.attempt.terms.timeout / 10}
+	c, at := g.tenure.client, g.tenure.attempt
+	ref := at.ref()
+	deadline := time.Now().Add(at.terms.timeout)
+	pause := backoff{limit: at.terms.timeout / 10}
 	for repeated := false; ; repeated = true {
 		err := c.release(ref, time.Until(deadline))
 		switch {

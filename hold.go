@@ -42,22 +42,44 @@ func (h *Hold) Unlock() error {
 }
 
 func (h *Hold) unlock() error {
-	g, p := h.grant, h.grant.party
-	if g.client.calls.enter() {
-		defer g.client.calls.exit() // Close waits for the release
+	g := h.grant
+	if calls := &g.tenure.client.calls; calls.enter() {
+		defer calls.exit() // Close waits for the release
 	}
-	sh := p.local.shard
+	if last, err := h.finish(); err != nil || !last {
+		return err
+	}
+	return g.giveBack(h)
+}
+
+// abandon is unlock for a handle that nobody has: it does not wait for the store.
+func (h *Hold) abandon() {
+	if last, _ := h.finish(); last {
+		n := h.grant.tenure
+		n.client.cleaner.add(n.attempt.ref())
+	}
+}
+
+// finish ends the handle. It returns last if nobody is left who has the hold at
+// the store, which has to be given back then.
+func (h *Hold) finish() (last bool, err error) {
+	g, p, n := h.grant, h.grant.party, h.grant.tenure
+	sh := n.shard
 	sh.mu.Lock()
 	if h.unlocked {
 		sh.mu.Unlock()
-		return ErrNotHeld
+		return false, ErrNotHeld
 	}
 	h.unlocked = true
 
 	var after aftermath
+	var heir *ticket
 	if h.err == nil {
-		last := h.next == nil && h.prev == nil
-		if last && !g.lease.Disarm() || !last && !g.lease.Valid() {
+		last = h.next == nil && h.prev == nil
+		if last {
+			heir = n.heir()
+		}
+		if heir == nil && (last && !n.lease.Disarm() || !last && !n.lease.Valid()) {
 			after = g.lose(watchdog.DeadlinePassed)
 		}
 	}
@@ -69,21 +91,23 @@ func (h *Hold) unlock() error {
 		p.leave()
 		sh.mu.Unlock()
 		after.run()
-		return err
+		return false, err
 	}
 
 	after.end(h, ErrNotHeld)
-	if g.handles == nil {
+	if last {
 		g.close()
 	}
+	switch {
+	case heir != nil:
+		n.pass(heir)
+	case last:
+		p.local.line.rest()
+	}
 	p.leave()
-	closed := g.over
 	sh.mu.Unlock()
 	after.run()
-	if !closed {
-		return nil
-	}
-	return g.giveBack(h)
+	return last && heir == nil, nil
 }
 
 // Token returns the fencing token of the grant, the same for all of its nested
@@ -116,7 +140,7 @@ func (h *Hold) Err() error {
 	sh := g.party.local.shard
 	sh.mu.Lock()
 	var after aftermath
-	if h.err == nil && !g.lease.Valid() {
+	if h.err == nil && !g.tenure.lease.Valid() {
 		after = g.lose(watchdog.DeadlinePassed)
 	}
 	err := h.err
@@ -126,7 +150,7 @@ func (h *Hold) Err() error {
 }
 
 // live is Err() == nil without the shard's lock and without consequences.
-func (h *Hold) live() bool { return !h.ended.Load() && h.grant.lease.Valid() }
+func (h *Hold) live() bool { return !h.ended.Load() && h.grant.tenure.lease.Valid() }
 
 // Context returns a context that carries the owner of this hold, for functions
 // that take the same lock, and is cancelled when this handle ends, with ErrLost

@@ -2,6 +2,7 @@ package dlock
 
 import (
 	"container/list"
+	"time"
 
 	"github.com/dlock-go/dlock/store"
 )
@@ -17,29 +18,41 @@ import (
 type line struct {
 	admitted int        // at the front and not gone yet
 	mode     store.Mode // of those admitted
+	writer   *ticket    // the one admitted, if it is a writer's
 	waiting  list.List  // of *ticket
+	envoy    *envoy     // asks at the store in the place of the writer; nil if it asks itself
 }
 
 // ticket is a waiter's place in a line.
 type ticket struct {
 	party *party
+	terms *terms
 	mode  store.Mode
-	turn  chan struct{} // closed when the ticket is admitted or excused; nil if it was admitted at once
+	turn  chan struct{} // closed when the call has to look: it is admitted, excused or served; nil if it was admitted at once
 	place *list.Element // nil when not waiting
 	front bool          // counted in admitted
+
+	attempt *attempt // by which the call asks at the store
+	covered bool     // it waits at the front, and the envoy asks
+	failed  error    // why the envoy could not
+	hold    *Hold    // what it was served: nothing is left to ask for
+	envoy   *envoy   // to go on asking with attempt
 }
 
 // join adds a ticket for p and admits it at once if it can be.
-func (l *line) join(p *party, mode store.Mode) *ticket {
-	t := &ticket{party: p, mode: mode}
+func (l *line) join(p *party, t *terms, mode store.Mode) *ticket {
+	k := &ticket{party: p, terms: t, mode: mode}
 	if l.waiting.Len() == 0 && l.admits(mode) {
-		l.admit(t)
-		return t
+		l.admit(k)
+		if k.covered {
+			k.turn = make(chan struct{})
+		}
+		return k
 	}
-	t.turn = make(chan struct{})
-	t.place = l.waiting.PushBack(t)
-	p.waiting = append(p.waiting, t)
-	return t
+	k.turn = make(chan struct{})
+	k.place = l.waiting.PushBack(k)
+	p.waiting = append(p.waiting, k)
+	return k
 }
 
 // leave takes a ticket out, whatever its state, and admits who comes next.
@@ -48,8 +61,11 @@ func (l *line) leave(t *ticket) {
 	case t == nil:
 		return
 	case t.front:
-		t.front = false
+		t.front, t.covered = false, false
 		l.admitted--
+		if l.writer == t {
+			l.writer = nil
+		}
 	case t.place != nil:
 		l.stopWaiting(t)
 	}
@@ -57,13 +73,60 @@ func (l *line) leave(t *ticket) {
 		next := e.Value.(*ticket)
 		l.stopWaiting(next)
 		l.admit(next)
-		close(next.turn)
+		if !next.covered {
+			close(next.turn)
+		}
+	}
+}
+
+// serve takes out a ticket whose party has got its hold, and wakes its call if it
+// asks at the store; one that waits has been excused. The place at the store stays
+// with the line, for those who come next.
+func (l *line) serve(t *ticket) {
+	if t.attempt != nil {
+		if l.envoy == nil {
+			t.envoy = newEnvoy(t)
+			l.envoy = t.envoy
+		}
+		t.attempt.nudge()
+	}
+	if l.envoy != nil {
+		l.envoy.wanted = time.Now()
+	}
+	l.leave(t)
+}
+
+// rest is called when no hold of this process passes on: the envoy stays only for
+// a writer who relies on it.
+func (l *line) rest() {
+	if l.writer == nil || !l.writer.covered {
+		l.dismiss()
+	}
+}
+
+// dismiss ends the envoy. A writer who relied on it asks for himself.
+func (l *line) dismiss() {
+	if e := l.envoy; e != nil {
+		l.envoy = nil
+		e.cancel()
+		l.uncover(nil)
+	}
+}
+
+// uncover lets the writer at the front look for himself, or fail.
+func (l *line) uncover(err error) {
+	if t := l.writer; t != nil && t.covered {
+		t.covered, t.failed = false, err
+		close(t.turn)
 	}
 }
 
 // excuse lets the waiting tickets of p go on past the line: p holds the lock
 // now, so they re-enter.
 func (l *line) excuse(p *party) {
+	if l.writer != nil && l.writer.party == p {
+		l.uncover(nil)
+	}
 	for len(p.waiting) > 0 {
 		t := p.waiting[0]
 		l.stopWaiting(t)
@@ -79,6 +142,10 @@ func (l *line) admit(t *ticket) {
 	l.admitted++
 	l.mode = t.mode
 	t.front = true
+	if t.mode == store.Exclusive {
+		l.writer = t
+		t.covered = l.envoy != nil && l.envoy.attempt.suits(t)
+	}
 }
 
 func (l *line) stopWaiting(t *ticket) {

@@ -40,8 +40,10 @@ type local struct {
 type party struct {
 	local *local
 	owner Owner
-	id    string // by which the store knows it
-	refs  int    // acquisitions under way, and handles not unlocked
+	refs  int // acquisitions under way, and handles not unlocked
+
+	id       string // by which the store knows it
+	attempts int    // how many were made by that id, whatever became of them
 
 	grants  []*grant
 	waiting []*ticket // in the local queue
@@ -84,6 +86,7 @@ func (p *party) leave() {
 	l := p.local
 	delete(l.parties, p.owner)
 	if len(l.parties) == 0 {
+		l.line.dismiss()
 		delete(l.shard.names, l.name)
 	}
 }

@@ -52,6 +52,7 @@ func TestNewRefusesBadOptions(t *testing.T) {
 		{nil, dlock.Options{StoreTimeout: dlock.MaxTTL + 1}, dlock.ErrInvalidTTL},
 		{nil, dlock.Options{MaxHold: -1}, dlock.ErrInvalidTTL},
 		{nil, dlock.Options{MaxWaiters: -1}, dlock.ErrInvalidOption},
+		{nil, dlock.Options{LocalHandoffs: 1001}, dlock.ErrInvalidOption},
 		{nil, dlock.Options{Label: strings.Repeat("x", 129)}, dlock.ErrInvalidOption},
 	} {
 		s := tc.store
@@ -68,7 +69,7 @@ func TestNewAcceptsTheExtremes(t *testing.T) {
 	for _, opts := range []*dlock.Options{
 		nil, {}, {TTL: 10 * time.Millisecond}, {TTL: dlock.MaxTTL}, {WaitTTL: 10 * time.Millisecond},
 		{TTL: 10 * time.Millisecond, WaitTTL: dlock.MaxTTL}, {MaxHold: math.MaxInt64}, {MaxHold: 1},
-		{MaxWaiters: math.MaxInt}, {LocalHandoffs: math.MinInt}, {Label: strings.Repeat("x", 128)},
+		{MaxWaiters: math.MaxInt}, {LocalHandoffs: math.MinInt}, {LocalHandoffs: 1000}, {Label: strings.Repeat("x", 128)},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			c := open(t, memory.New(), opts)

@@ -41,6 +41,6 @@ func (p *pushes) deliver(e store.Event) {
 		return
 	}
 	for _, a := range p.waiting {
-		a.nudge()
+		a.hint()
 	}
 }

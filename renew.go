@@ -12,9 +12,9 @@ import (
 func (c *Client) renew(ctx context.Context, batch []*watchdog.Lease) []watchdog.Outcome {
 	refs := make([]store.Ref, len(batch))
 	for i, lease := range batch {
-		g := lease.Value.(*grant)
-		refs[i] = g.attempt.ref()
-		refs[i].TTL, refs[i].Bury = g.attempt.req.TTL, false
+		at := lease.Value.(*tenure).attempt
+		refs[i] = at.ref()
+		refs[i].TTL, refs[i].Bury = at.req.TTL, false
 	}
 	outcomes := make([]watchdog.Outcome, len(batch)) // Unknown, unless told otherwise
 	var failure error
@@ -46,11 +46,11 @@ func (c *Client) noteRenewal(failure error) {
 
 // expired is told by the watchdog that a lease ran out or is gone at the store.
 func (c *Client) expired(l *watchdog.Lease, cause watchdog.Cause) {
-	g := l.Value.(*grant)
-	sh := g.party.local.shard
+	n := l.Value.(*tenure)
+	sh := n.shard
 	sh.mu.Lock()
 	var after aftermath
-	if !g.over {
+	if g := n.grant; g != nil && !g.over {
 		after = g.lose(cause)
 	}
 	sh.mu.Unlock()

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/dlock-go/dlock/store"
-	"github.com/dlock-go/dlock/watchdog"
 )
 
 // acquisition is one call that takes a lock: re-entry here if it can be, else a
@@ -44,9 +42,13 @@ func (c *Client) acquire(ctx context.Context, t *terms, owner Owner, mode store.
 		c.waiters.Add(-1)
 	}
 	sh.mu.Lock()
+	late := a.served() // a hold that came while this call was giving up
 	a.party.local.line.leave(a.ticket)
 	a.party.leave()
 	sh.mu.Unlock()
+	if late != nil {
+		late.abandon()
+	}
 	return h, err
 }
 
@@ -61,7 +63,7 @@ func (a *acquisition) lineUp() (*Hold, error) {
 	if !a.wait || !a.party.owner.private || len(a.party.grants) > 0 {
 		return nil, nil
 	}
-	a.ticket = a.party.local.line.join(a.party, a.mode)
+	a.ticket = a.party.local.line.join(a.party, a.terms, a.mode)
 	if a.ticket.turn != nil && !a.count() {
 		return nil, ErrTooManyWaiters
 	}
@@ -78,7 +80,7 @@ func (a *acquisition) reenter() (*Hold, error) {
 		return nil, errNested
 	}
 	for _, g := range p.grants {
-		if !g.lease.Valid() {
+		if !g.tenure.lease.Valid() {
 			// The watchdog has not come round to declaring it. It will, and
 			// then tell; here it is enough not to build on it.
 			return nil, errNested
@@ -86,7 +88,7 @@ func (a *acquisition) reenter() (*Hold, error) {
 	}
 	for _, g := range p.grants {
 		switch {
-		case g.attempt.req.Mode != a.mode:
+		case g.tenure.attempt.req.Mode != a.mode:
 			continue
 		case p.live >= maxHandles:
 			return nil, ErrTooManyHolds
@@ -134,84 +136,144 @@ func (a *acquisition) awaitTurn() error {
 	}
 }
 
-// take gets a grant from the store, or from a call of the same owner that was
-// granted while this one stood in line.
+// take gets a hold: from another goroutine that had the lock here, from a call of
+// the same owner that was granted while this one stood in line, or from the store.
 func (a *acquisition) take() (*Hold, error) {
-	if a.ticket != nil && a.ticket.turn != nil {
-		sh := a.party.local.shard
-		sh.mu.Lock()
-		h, err := a.reenter()
-		sh.mu.Unlock()
-		if h != nil || err != nil {
-			return h, err
-		}
+	at := a.client.newAttempt(a.terms, a.mode, a.wait)
+	if h, err := a.enroll(at); h != nil || err != nil {
+		return a.usable(h, err)
 	}
-	at := a.client.newAttempt(a.terms, a.party.id, a.mode, a.wait)
 	if a.wait {
 		a.client.pushes.add(at)
-		defer a.client.pushes.remove(at)
 	}
 	won, err := a.ask(at)
-	if err != nil {
-		at.leave()
+	h, e := a.conclude()
+	switch {
+	case e != nil:
+		e.takeOver(err == errServed || err != nil && errors.Is(err, a.ctx.Err()), won, err)
+	case a.wait:
+		a.client.pushes.remove(at)
+	}
+	switch {
+	case h != nil:
+		if e == nil {
+			at.discard(err)
+		}
+		return a.usable(h, nil)
+	case err != nil:
+		at.discard(err)
 		return nil, err
 	}
 	return a.install(at, won)
 }
 
-// install turns what the store granted into a hold, unless it is no use any
-// more. The clock is read as the last thing, so that a pause on the way, of the
-// process or of the network, ends in an error and never in a hold that is not.
-func (a *acquisition) install(at *attempt, won award) (*Hold, error) {
-	g := &grant{client: a.client, party: a.party, attempt: at, token: won.token}
-	g.lease.Value = g
-	t := watchdog.Terms{Deadline: won.deadline, Urgent: won.pushed}
-	if !a.terms.fixed {
-		t.Validity = a.terms.ttl - margin(a.terms.ttl)
-	}
-	if a.terms.maxHold > 0 {
-		t.Last = time.Now().Add(a.terms.maxHold)
-	}
-	a.client.dog.Keep(&g.lease, t)
-
+// enroll makes this call one that asks at the store, unless it need not.
+func (a *acquisition) enroll(at *attempt) (*Hold, error) {
 	p := a.party
 	sh := p.local.shard
 	sh.mu.Lock()
-	err := a.refuses(g)
-	var h *Hold
-	if err == nil {
-		h = g.handle()
-		p.grants = append(p.grants, g)
-		p.local.line.excuse(p)
+	defer sh.mu.Unlock()
+	if t := a.ticket; t != nil {
+		if h := a.served(); h != nil || t.failed != nil {
+			return h, t.failed
+		}
+		if t.turn != nil {
+			if h, err := a.reenter(); h != nil || err != nil {
+				return h, err
+			}
+		}
+		if len(p.local.parties) > 1 && p.attempts == 0 && a.terms.spans(a.mode) {
+			at.req.Tokens += a.terms.handoffs
+		}
+		t.attempt = at
+	}
+	at.req.Owner = p.id
+	p.attempts++
+	return nil, nil
+}
+
+// served takes what the ticket was served, if anything. The shard is locked.
+func (a *acquisition) served() *Hold {
+	if a.ticket == nil {
+		return nil
+	}
+	h := a.ticket.hold
+	a.ticket.hold = nil
+	return h
+}
+
+// isServed reports whether served has something to take.
+func (a *acquisition) isServed() bool {
+	if a.ticket == nil {
+		return false
+	}
+	sh := a.party.local.shard
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return a.ticket.hold != nil
+}
+
+// conclude ends the asking. It returns what the ticket was served meanwhile, and
+// the envoy that keeps its place at the store.
+func (a *acquisition) conclude() (*Hold, *envoy) {
+	t := a.ticket
+	if t == nil {
+		return nil, nil
+	}
+	sh := a.party.local.shard
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	t.attempt = nil
+	return a.served(), t.envoy
+}
+
+// install turns what the store granted into a hold, unless it is no use any
+// more.
+func (a *acquisition) install(at *attempt, won award) (*Hold, error) {
+	p := a.party
+	sh := p.local.shard
+	n := newTenure(sh, at, won)
+	sh.mu.Lock()
+	h, err := a.served(), a.refuses(n)
+	admitted := h == nil && err == nil
+	if admitted {
+		n.buildOn(p)
+		h = n.begin(p)
 		p.local.line.leave(a.ticket) // last, for it admits who comes next
 		a.ticket = nil
 	} else {
-		g.over = true
-		g.lease.Disarm()
+		n.lease.Disarm()
 	}
 	sh.mu.Unlock()
-	if err == nil && h.Err() != nil {
-		err = errLate
-		if errors.Is(h.unlock(), ErrClosed) {
-			err = ErrClosed
-		}
+	if !admitted {
+		at.discard(nil)
+	}
+	if h == nil {
 		return nil, err
 	}
-	if err != nil {
-		a.client.cleaner.add(at.ref())
-		return nil, err
+	return a.usable(h, nil)
+}
+
+// usable looks at the clock as the last thing, so that a pause on the way, of the
+// process or of the network, ends in an error and never in a hold that is not.
+func (a *acquisition) usable(h *Hold, err error) (*Hold, error) {
+	if h == nil || h.Err() == nil {
+		return h, err
 	}
-	return h, nil
+	if errors.Is(h.unlock(), ErrClosed) {
+		return nil, ErrClosed
+	}
+	return nil, errLate
 }
 
 // refuses says why a grant cannot become a hold. The shard is locked.
-func (a *acquisition) refuses(g *grant) error {
+func (a *acquisition) refuses(n *tenure) error {
 	switch {
 	case a.client.isClosing():
 		return ErrClosed
 	case a.party.lost > 0:
 		return errNested
-	case !g.lease.Valid():
+	case !n.lease.Valid():
 		return errLate
 	}
 	return nil

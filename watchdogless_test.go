@@ -114,7 +114,8 @@ func TestFault58PauseJustBeforeReturn(t *testing.T) {
 			a := &acquisition{client: c, ctx: t.Context(), terms: m.d.terms, wait: true}
 			a.party = c.names.join("m", newPrivateOwner())
 			a.party.local.shard.mu.Unlock()
-			at := c.newAttempt(a.terms, a.party.id, store.Exclusive, true)
+			at := c.newAttempt(a.terms, store.Exclusive, true)
+			at.req.Owner = a.party.id
 			g, err := s.Acquire(t.Context(), at.req)
 			require.NoError(t, err)
 			won := award{g.Token, time.Now().Add(time.Second), pushed}

@@ -1,0 +1,103 @@
+package dlock
+
+import (
+	"context"
+	"time"
+)
+
+// envoy keeps the place at the store of a call that was served inside the
+// process before its turn there came. The place belongs to the line: while there
+// is an envoy, a writer at the front does not ask for himself, and what the store
+// grants goes to whoever is the front then, or is given back. It is good for one
+// tenure, and is given up when for a while nobody has come to want it.
+type envoy struct {
+	call    acquisition // of nobody: it only asks
+	attempt *attempt
+	local   *local
+	cancel  context.CancelFunc
+
+	// Guarded by the shard.
+	wanted time.Time   // when the line last had a use for it
+	idle   *time.Timer // until it is looked whether it is wanted
+}
+
+// newEnvoy is for the place of a ticket. The call of the ticket starts it.
+func newEnvoy(t *ticket) *envoy {
+	e := &envoy{attempt: t.attempt, local: t.party.local}
+	ctx, cancel := context.WithCancel(context.Background())
+	e.cancel = cancel
+	e.call = acquisition{client: t.attempt.client, ctx: ctx, terms: t.terms, mode: t.mode, wait: true, counts: true}
+	return e
+}
+
+// takeOver goes on from where the call of the ticket ended: it has left its asking
+// for a reason of its own, or it had an answer in the moment in which it was served.
+func (e *envoy) takeOver(left bool, won award, err error) {
+	switch {
+	case !left:
+		e.end(won, err)
+	case !e.call.client.calls.spawn(e.run):
+		e.end(award{}, ErrClosed)
+	}
+}
+
+func (e *envoy) run() {
+	sh := e.local.shard
+	sh.mu.Lock()
+	e.idle = time.AfterFunc(handoverWindow, e.check)
+	sh.mu.Unlock()
+	e.attempt.resume()
+	won, err := e.call.ask(e.attempt)
+	e.idle.Stop()
+	e.end(won, err)
+}
+
+// check gives the place up if nobody wants it.
+func (e *envoy) check() {
+	calls := &e.call.client.calls
+	if !calls.enter() {
+		return
+	}
+	defer calls.exit()
+	sh, l := e.local.shard, &e.local.line
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	switch {
+	case l.envoy != e:
+	case l.writer != nil && l.writer.covered, time.Since(e.wanted) < handoverWindow:
+		e.idle.Reset(handoverWindow)
+	default:
+		l.dismiss()
+	}
+}
+
+// end gives what the store granted to the writer at the front, and tells him if
+// he has to ask for himself.
+func (e *envoy) end(won award, err error) {
+	defer e.cancel()
+	c, sh, l := e.call.client, e.local.shard, &e.local.line
+	c.pushes.remove(e.attempt)
+	var n *tenure
+	if err == nil {
+		n = newTenure(sh, e.attempt, won)
+	}
+	sh.mu.Lock()
+	served := false
+	if l.envoy == e {
+		l.envoy = nil
+		t := l.writer
+		if n != nil && t != nil && t.covered && e.attempt.suits(t) && !c.isClosing() && n.lease.Valid() {
+			n.serve(t)
+			served = true
+		} else {
+			l.uncover(err)
+		}
+	}
+	if n != nil && !served {
+		n.lease.Disarm()
+	}
+	sh.mu.Unlock()
+	if !served {
+		e.attempt.discard(err)
+	}
+}

@@ -1,0 +1,373 @@
+package dlock_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// turns is who had a lock, in order, and with which tokens.
+type turns struct {
+	mu     sync.Mutex
+	who    []string
+	tokens []uint64
+}
+
+// take has the lock for as long as section says, n times, as who.
+func (ts *turns) take(t *testing.T, who string, m locker, n int, section time.Duration) {
+	for range n {
+		h, err := m.LockContext(context.Background())
+		if !assert.NoError(t, err) {
+			return
+		}
+		ts.mu.Lock()
+		ts.who, ts.tokens = append(ts.who, who), append(ts.tokens, h.Token())
+		ts.mu.Unlock()
+		time.Sleep(section)
+		assert.NoError(t, h.Unlock())
+	}
+}
+
+// longest is how many turns in a row others had while who waited, at most.
+func (ts *turns) longest(who string) int {
+	most, n := 0, 0
+	for _, w := range ts.who {
+		if w == who {
+			most, n = max(most, n), 0
+		} else {
+			n++
+		}
+	}
+	return most
+}
+
+func wantRising(t *testing.T, tokens []uint64) {
+	t.Helper()
+	for i := 1; i < len(tokens); i++ {
+		if !assert.Greater(t, tokens[i], tokens[i-1], "turn %d", i) {
+			return
+		}
+	}
+}
+
+// While goroutines of one process wait for each other the store is asked once a
+// batch: to give the lock back, and to queue for it anew.
+func TestLocalHandover(t *testing.T) {
+	for _, goroutines := range []int{2, 3, 16} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSpy(memory.New())
+			m := open(t, s, &dlock.Options{LocalHandoffs: 9}).Mutex("m")
+			var ts turns
+			var wg sync.WaitGroup
+			for range goroutines {
+				wg.Go(func() { ts.take(t, "here", m, 240/goroutines, 100*time.Microsecond) })
+			}
+			wg.Wait()
+			wantRising(t, ts.tokens)
+			assert.Len(t, ts.who, 240)
+			synctest.Wait()
+			wantFree(t, s, "m")
+			assert.LessOrEqual(t, s.acquires.Load(), int64(240/10+3))
+			assert.LessOrEqual(t, s.releases.Load(), int64(240/10+3))
+		})
+	}
+}
+
+// A process that waits at the store has its turn after one batch of those that
+// stand before it, however many wait there.
+func TestLocalHandoverIsBoundedInNumber(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New()
+		opts := &dlock.Options{LocalHandoffs: 5}
+		here, far := open(t, s, opts).Mutex("m"), open(t, s.Peer(), opts).Mutex("m")
+		var ts turns
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() { ts.take(t, "here", here, 60, 10*time.Microsecond) })
+		}
+		wg.Go(func() { ts.take(t, "far", far, 20, 10*time.Microsecond) })
+		wg.Wait()
+		wantRising(t, ts.tokens)
+		// It comes while a batch is under way, with a place for the next before it.
+		assert.LessOrEqual(t, ts.longest("far"), 2*6)
+	})
+}
+
+func TestLocalHandoverIsBoundedInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New()
+		opts := &dlock.Options{LocalHandoffs: 1000}
+		here, far := open(t, s, opts).Mutex("m"), open(t, s.Peer(), opts).Mutex("m")
+		var ts turns
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() { ts.take(t, "here", here, 20, 3*time.Millisecond) })
+		}
+		wg.Go(func() { ts.take(t, "far", far, 10, 3*time.Millisecond) })
+		wg.Wait()
+		wantRising(t, ts.tokens)
+		assert.LessOrEqual(t, ts.longest("far"), 2*4, "turns of 3 ms, none of which begins later than 10 ms after the first")
+	})
+}
+
+// What may not pass on within the process goes through the store each time.
+func TestNoLocalHandover(t *testing.T) {
+	owner := func(m *dlock.Mutex) *dlock.Mutex { return m.As(dlock.NewOwner()) }
+	for what, tc := range map[string]struct {
+		opts   dlock.Options
+		lock   []dlock.LockOption
+		second []dlock.LockOption
+		as     func(*dlock.Mutex) *dlock.Mutex
+	}{
+		"off":             {opts: dlock.Options{LocalHandoffs: -1}},
+		"MaxHold":         {opts: dlock.Options{MaxHold: time.Hour}},
+		"fixed":           {lock: []dlock.LockOption{dlock.WithoutRenewal()}},
+		"another TTL":     {second: []dlock.LockOption{dlock.WithTTL(time.Minute)}},
+		"explicit owners": {as: owner},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSpy(memory.New())
+			c := open(t, s, &tc.opts)
+			var ts turns
+			var wg sync.WaitGroup
+			for i := range 2 {
+				lock := tc.lock
+				if i == 1 && tc.second != nil {
+					lock = tc.second
+				}
+				m := c.Mutex("m", lock...)
+				if tc.as != nil {
+					m = tc.as(m)
+				}
+				wg.Go(func() { ts.take(t, "here", m, 50, 100*time.Microsecond) })
+			}
+			wg.Wait()
+			wantRising(t, ts.tokens)
+			assert.GreaterOrEqual(t, s.releases.Load(), int64(100), what)
+			wantFree(t, s, "m")
+		})
+	}
+}
+
+// first, second and third wait in this order, first having the lock by a grant
+// of the store with tokens to pass on.
+func handing(t *testing.T, c *dlock.Client, others ...context.Context) (first *dlock.Hold, got []chan *dlock.Hold) {
+	t.Helper()
+	m := c.Mutex("m")
+	before := mustLock(t, t.Context(), m)
+	for _, ctx := range append([]context.Context{t.Context()}, others...) {
+		ch := make(chan *dlock.Hold, 1)
+		got = append(got, ch)
+		go func() {
+			h, err := m.LockContext(ctx)
+			if err != nil {
+				t.Log(err)
+				close(ch)
+				return
+			}
+			ch <- h
+		}()
+		synctest.Wait()
+	}
+	require.NoError(t, before.Unlock())
+	synctest.Wait()
+	return <-got[0], got[1:]
+}
+
+// The place at the store that nobody needs any more is given up soon, while the
+// lock is held, and it does not come before a rival's when the lock is given back.
+func TestLocalHandoverLeavesNoPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New()
+		c := open(t, s, nil)
+		first, got := handing(t, c, t.Context())
+		assert.Len(t, inspect(t, s, "m").Queue, 1)
+		require.NoError(t, first.Unlock())
+		second := <-got[0]
+		assert.Equal(t, first.Token()+1, second.Token())
+		assert.Len(t, inspect(t, s, "m").Queue, 1, "the place is the line's")
+		time.Sleep(25 * time.Millisecond)
+		synctest.Wait()
+		assert.Empty(t, inspect(t, s, "m").Queue, "nobody came")
+		assert.NoError(t, second.Err())
+		require.NoError(t, second.Unlock())
+		synctest.Wait()
+		wantFree(t, s, "m")
+		assert.Zero(t, dlock.NamesInUse(c))
+	})
+}
+
+func TestLocalHandoverGivesThePlaceUpWithTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New()
+		c := open(t, s, nil)
+		first, got := handing(t, c, t.Context())
+		require.NoError(t, first.Unlock())
+		require.NoError(t, (<-got[0]).Unlock())
+		synctest.Wait()
+		wantFree(t, s, "m")
+		assert.Zero(t, dlock.NamesInUse(c))
+	})
+}
+
+// Whoever comes while an envoy keeps the place makes no call of the store.
+func TestLocalHandoverCoversWhoComesNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpy(memory.New())
+		c := open(t, s, nil)
+		first, got := handing(t, c, t.Context())
+		require.NoError(t, first.Unlock())
+		second := <-got[0]
+		calls := s.calls()
+		ctx, cancel := context.WithCancel(t.Context())
+		for range 3 {
+			go func() { _, _ = c.Mutex("m").LockContext(ctx) }()
+			synctest.Wait()
+		}
+		assert.Equal(t, calls, s.calls())
+		cancel()
+		synctest.Wait()
+		require.NoError(t, second.Unlock())
+		synctest.Wait()
+		wantFree(t, s, "m")
+	})
+}
+
+// What the store grants to the place goes to the writer who is at the front
+// then, and goes on from there.
+func TestLocalHandoverPlaceServesTheFront(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpy(memory.New())
+		c := open(t, s, nil)
+		first, got := handing(t, c, t.Context(), t.Context(), t.Context())
+		require.NoError(t, first.Unlock())
+		second := <-got[0]
+		time.Sleep(20 * time.Millisecond) // the batch is over, in time
+		acquires := s.acquires.Load()
+		require.NoError(t, second.Unlock())
+		third := <-got[1]
+		assert.LessOrEqual(t, s.acquires.Load(), acquires+1, "the place was there; the next asks for one of its own")
+		assert.Greater(t, third.Token(), second.Token()+30, "past the span of the batch before")
+		require.NoError(t, third.Unlock())
+		fourth := <-got[2]
+		assert.Equal(t, third.Token()+1, fourth.Token())
+		require.NoError(t, fourth.Unlock())
+		synctest.Wait()
+		wantFree(t, s, "m")
+	})
+}
+
+// A call that gives up in the moment in which it is served passes it on.
+func TestLocalHandoverToOneWhoLeaves(t *testing.T) {
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			s := memory.New()
+			ctx, cancel := context.WithCancel(t.Context())
+			first, got := handing(t, open(t, s, nil), ctx, ctx, t.Context())
+			go cancel()
+			go func() { assert.NoError(t, first.Unlock()) }()
+			for _, ch := range got[:2] {
+				if h, ok := <-ch; ok {
+					require.NoError(t, h.Unlock())
+				}
+			}
+			last := <-got[2]
+			require.NotNil(t, last)
+			require.NoError(t, last.Unlock())
+			synctest.Wait()
+			wantFree(t, s, "m")
+		})
+	}
+}
+
+// Loss, of a lease that was passed on, is told to who has it.
+func TestLocalHandoverLosesWithTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpy(memory.New())
+		var lost losses
+		first, got := handing(t, open(t, s, &dlock.Options{OnLost: lost.add}), t.Context(), t.Context())
+		require.NoError(t, first.Unlock())
+		second := <-got[0]
+		s.cutRenewals(refuseConnection)
+		time.Sleep(ttl)
+		synctest.Wait()
+		assert.ErrorIs(t, second.Err(), dlock.ErrLost)
+		assert.Equal(t, []*dlock.Hold{second}, lost.all())
+		s.recover()
+		third := <-got[1]
+		assert.Greater(t, third.Token(), second.Token())
+		require.NoError(t, third.Unlock())
+		assert.ErrorIs(t, second.Unlock(), dlock.ErrLost)
+	})
+}
+
+// The new holder is the owner at the store: it re-enters, also in the other mode,
+// and what it then has is not passed on while something of it is left.
+func TestLocalHandoverAndReentry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New()
+		c := open(t, s, nil)
+		first, got := handing(t, c, t.Context(), t.Context())
+		require.NoError(t, first.Unlock())
+		second := <-got[0]
+		ctx := second.Context(t.Context())
+		again := mustLock(t, ctx, c.Mutex("m"))
+		read := mustRLock(t, ctx, c.RWMutex("m"))
+		assert.Equal(t, second.Token(), again.Token())
+		assert.Equal(t, second.Token(), read.Token(), "the store knows only the first token of the batch")
+		require.NoError(t, again.Unlock())
+		require.NoError(t, second.Unlock())
+		synctest.Wait()
+		state := inspect(t, s, "m")
+		require.Len(t, state.Holders, 1)
+		assert.Equal(t, store.Shared, state.Holders[0].Mode, "a downgrade, with nobody between")
+		require.NoError(t, read.Unlock())
+		require.NoError(t, (<-got[1]).Unlock())
+		synctest.Wait()
+		wantFree(t, s, "m")
+	})
+}
+
+// Close ends everybody: who holds, who is covered, and the envoy.
+func TestLocalHandoverAndClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New()
+		c := open(t, s, nil)
+		first, got := handing(t, c, t.Context(), t.Context(), t.Context())
+		require.NoError(t, first.Unlock())
+		second := <-got[0]
+		require.NoError(t, c.Close())
+		assert.ErrorIs(t, second.Err(), dlock.ErrClosed)
+		for _, ch := range got[1:] {
+			_, ok := <-ch
+			assert.False(t, ok)
+		}
+		wantFree(t, s, "m")
+	})
+}
+
+// An outage of the store reaches who waits behind the envoy.
+func TestLocalHandoverTellsOfAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpy(memory.New())
+		c := open(t, s, nil)
+		first, got := handing(t, c, t.Context(), t.Context())
+		require.NoError(t, first.Unlock())
+		second := <-got[0]
+		s.goDown()
+		began := time.Now()
+		_, ok := <-got[1]
+		assert.False(t, ok)
+		assert.LessOrEqual(t, time.Since(began), ttl+waitTTL)
+		s.recover()
+		_ = second.Unlock()
+	})
+}

@@ -1,0 +1,134 @@
+package dlock
+
+import (
+	"time"
+
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/watchdog"
+)
+
+// tenure is one hold at the store and the lease that is renewed for it, from
+// the store's grant until it is given back or lost. It is had by one party after
+// another: while goroutines of this process wait for each other, it passes on
+// from one to the next without a call of the store, each with a token of its own
+// out of the span that was reserved with the grant.
+//
+// That is kept within bounds in number, by the span, and in time, so that other
+// processes wait for at most one such batch; their places at the store are in
+// their order. The store knows the hold by the random id of the party that asked
+// for it. That id goes along, which is safe because it never left this process
+// and nothing else was asked for under it: see party.attempts.
+type tenure struct {
+	client  *Client
+	shard   *shard   // of its name
+	attempt *attempt // whose id it is held by
+	lease   watchdog.Lease
+	first   grant // spares an allocation where there is only one
+
+	// Guarded by the shard of the name.
+	grant *grant    // whose turn it is
+	token uint64    // the last one given
+	spare int       // how many tokens of the span are left
+	began time.Time // when the first of them got it
+}
+
+// handoverWindow is how long after the store's grant a tenure may pass on. Where
+// critical sections are so long that it ends a batch, the round trip to the store
+// that a local hand-over saves no longer matters.
+const handoverWindow = 10 * time.Millisecond
+
+const (
+	defaultLocalHandoffs = 32
+	maxLocalHandoffs     = 1000
+)
+
+// newTenure arms the lease of what at was granted.
+func newTenure(sh *shard, at *attempt, won award) *tenure {
+	n := &tenure{client: at.client, shard: sh, attempt: at, token: won.token, spare: at.req.Tokens - 1}
+	n.lease.Value = n
+	t := watchdog.Terms{Deadline: won.deadline, Urgent: won.pushed}
+	if !at.terms.fixed {
+		t.Validity = at.terms.ttl - margin(at.terms.ttl)
+	}
+	n.began = time.Now()
+	if at.terms.maxHold > 0 {
+		t.Last = n.began.Add(at.terms.maxHold)
+	}
+	n.client.dog.Keep(&n.lease, t)
+	return n
+}
+
+// buildOn takes into account what else p has of this name, or may have by the same
+// id at the store: then the store may have answered with the token of that, and
+// what follows the token is not ours. The shard is locked.
+func (n *tenure) buildOn(p *party) {
+	if p.attempts > 1 {
+		n.spare = 0
+	}
+	for _, g := range p.grants {
+		n.token = max(n.token, g.token) // the store knows only the first of a tenure
+	}
+}
+
+// begin gives p its turn. The shard is locked.
+func (n *tenure) begin(p *party) *Hold {
+	g := &n.first
+	if g.party != nil {
+		g = &grant{}
+	}
+	*g = grant{tenure: n, party: p, token: n.token}
+	n.grant = g
+	p.grants = append(p.grants, g)
+	h := g.handle()
+	p.local.line.excuse(p)
+	return h
+}
+
+// heir returns the ticket that the tenure may pass on to when its last handle is
+// unlocked, or nil. The shard is locked.
+func (n *tenure) heir() *ticket {
+	p := n.grant.party
+	t := p.local.line.writer
+	switch {
+	case n.spare == 0 || t == nil || p.refs > 1 || p.attempts > 1:
+		return nil
+	case !n.attempt.suits(t) || time.Since(n.began) >= handoverWindow:
+		return nil
+	case n.client.isClosing() || !n.lease.Valid():
+		return nil
+	}
+	return t
+}
+
+// pass gives the next turn to the ticket. The shard is locked.
+func (n *tenure) pass(t *ticket) {
+	n.token++
+	n.spare--
+	n.serve(t)
+}
+
+// serve gives a turn to the ticket, whose party goes by the owner of the hold
+// from now on, and wakes its call. The shard is locked.
+func (n *tenure) serve(t *ticket) {
+	t.party.id, t.party.attempts = n.attempt.req.Owner, 1
+	t.hold = n.begin(t.party)
+	t.party.local.line.serve(t)
+}
+
+// spans reports whether the holds of t may pass on within the process: exclusive
+// ones that are renewed for as long as they last.
+func (t *terms) spans(mode store.Mode) bool {
+	return mode == store.Exclusive && !t.fixed && t.maxHold == 0 && t.handoffs > 0
+}
+
+// suits reports whether what the attempt gets from the store is what t waits
+// for, and t.party nobody but this one call of a private owner.
+func (a *attempt) suits(t *ticket) bool {
+	asked := 0
+	if t.attempt != nil {
+		asked = 1
+	}
+	return t.mode == a.req.Mode && t.terms.spans(t.mode) && a.terms.spans(a.req.Mode) &&
+		t.terms.ttl == a.req.TTL && t.terms.waitTTL == a.req.WaitTTL &&
+		t.party.refs == 1 && t.party.attempts == asked
+}
