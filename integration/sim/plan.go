@@ -21,6 +21,7 @@ type Plan struct {
 type ClientPlan struct {
 	TTL, WaitTTL, StoreTimeout, MaxHold time.Duration
 	Rate                                float64 // of the store's clock by the client's
+	LocalHandoffs                       int
 }
 
 // Task is a goroutine that takes locks through one client.
@@ -104,7 +105,43 @@ func NewPlan(seed uint64) Plan {
 		p.Deeds = append(p.Deeds, deed)
 	}
 	p.drawFaults(d, operations)
+	p.drawHaste(draw{rand.New(rand.NewPCG(seed, 1))})
 	return p
+}
+
+// drawHaste draws how often locks may pass from one task of a client to the next.
+// As they do so only within milliseconds, half of the clients have more tasks
+// that are brief about everything.
+func (p *Plan) drawHaste(d draw) {
+	for i := range p.Clients {
+		p.Clients[i].LocalHandoffs = pick(d, -1, 0, 0, 1, 2, 5)
+		if !d.one(2) {
+			continue
+		}
+		var visits []Visit
+		for k := range p.Tasks {
+			if t := &p.Tasks[k]; t.Client == i {
+				visits = append(visits, t.Visits...)
+				t.Visits = nil
+			}
+		}
+		tasks := make([]Task, 2+d.IntN(4))
+		for k, v := range visits {
+			v.Hold, v.NestHold = d.briefly(v.Hold), d.briefly(v.NestHold)
+			v.Think = min(v.Think, d.upTo(time.Millisecond))
+			t := &tasks[k%len(tasks)]
+			t.Client, t.Visits = i, append(t.Visits, v)
+		}
+		p.Tasks = append(p.Tasks, tasks...)
+	}
+	p.Tasks = slices.DeleteFunc(p.Tasks, func(t Task) bool { return len(t.Visits) == 0 })
+}
+
+func (d draw) briefly(t time.Duration) time.Duration {
+	if d.one(8) {
+		return t
+	}
+	return min(t, d.upTo(2*time.Millisecond))
 }
 
 // has: the plan contains a fault of that kind.

@@ -9,6 +9,7 @@ import (
 // report adds up what many histories came to.
 type report struct {
 	histories, operations, calls, handOvers int
+	localHandOvers                          int
 	violations, undecided, void             int
 	crossChecked                            int             // judged with open calls too
 	planned                                 map[Kind]int    // histories whose plans have it
@@ -27,6 +28,7 @@ func (r *report) add(h *History, found []Violation) {
 	r.operations += h.Operations
 	r.calls += len(h.Calls)
 	r.handOvers += h.handOvers()
+	r.localHandOvers += h.localHandOvers()
 	for _, v := range found {
 		if v.Checker == "undecided" {
 			r.undecided++
@@ -54,8 +56,8 @@ func (r *report) summary(took time.Duration) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d histories, %d operations, %d violations, %d unknown, %d void, %.1f s (%.0f/s)\n",
 		r.histories, r.operations, r.violations, r.undecided, r.void, took.Seconds(), float64(r.histories)/took.Seconds())
-	fmt.Fprintf(&b, "%d calls of the store, %d hand-overs, %d pairs of faults, %d judged with open calls too; void: %v\n",
-		r.calls, r.handOvers, len(r.pairs), r.crossChecked, r.why)
+	fmt.Fprintf(&b, "%d calls of the store, %d hand-overs, %d of them within a client, %d pairs of faults, %d judged with open calls too; void: %v\n",
+		r.calls, r.handOvers, r.localHandOvers, len(r.pairs), r.crossChecked, r.why)
 	for _, k := range Kinds {
 		fmt.Fprintf(&b, "%-13s in %5d histories, met %8d times\n", k, r.planned[k], r.effects[k])
 	}

@@ -125,12 +125,13 @@ func (b *bout) bounded(ctx context.Context) (context.Context, context.CancelFunc
 func (b *bout) judge(ctx context.Context, err error, shared, try bool, outer *held) {
 	p := b.world.plan
 	faulty, deeds := len(p.Faults) > 0, len(p.Deeds) > 0
+	broken := slices.ContainsFunc(p.Deeds, func(d Deed) bool { return d.Break == b.visit.Name })
 	switch {
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 	case errors.Is(err, dlock.ErrHeld) && try:
 	case errors.Is(err, dlock.ErrUpgrade) && !shared:
 	case errors.Is(err, dlock.ErrClosed) && deeds:
-	case errors.Is(err, dlock.ErrLost) && (faulty || outer != nil || b.visit.Owner >= 0):
+	case errors.Is(err, dlock.ErrLost) && (faulty || broken || outer != nil || b.visit.Owner >= 0):
 	case errors.Is(err, dlock.ErrUnavailable) && faulty:
 	case errors.Is(err, dlock.ErrRefused) && p.has(Refusal):
 	default:

@@ -72,7 +72,7 @@ func (w *world) open(i int) {
 	o := w.plan.Clients[i]
 	l := newLink(w, i)
 	c, err := dlock.New(l, &dlock.Options{
-		TTL: o.TTL, WaitTTL: o.WaitTTL, StoreTimeout: o.StoreTimeout, MaxHold: o.MaxHold, Label: fmt.Sprintf("client %d", i),
+		TTL: o.TTL, WaitTTL: o.WaitTTL, StoreTimeout: o.StoreTimeout, MaxHold: o.MaxHold, LocalHandoffs: o.LocalHandoffs, Label: fmt.Sprintf("client %d", i),
 	})
 	if err != nil {
 		panic(err) // the plan is wrong
