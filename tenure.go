@@ -22,6 +22,7 @@ type tenure struct {
 	client  *Client
 	shard   *shard   // of its name
 	attempt *attempt // whose id it is held by
+	issued  uint64   // the token that the store knows it by
 	lease   watchdog.Lease
 	first   grant // spares an allocation where there is only one
 
@@ -44,7 +45,7 @@ const (
 
 // newTenure arms the lease of what at was granted.
 func newTenure(sh *shard, at *attempt, won award) *tenure {
-	n := &tenure{client: at.client, shard: sh, attempt: at, token: won.token, spare: at.req.Tokens - 1}
+	n := &tenure{client: at.client, shard: sh, attempt: at, issued: won.token, token: won.token, spare: at.req.Tokens - 1}
 	n.lease.Value = n
 	t := watchdog.Terms{Deadline: won.deadline, Urgent: won.pushed}
 	if !at.terms.fixed {
@@ -66,7 +67,9 @@ func (n *tenure) buildOn(p *party) {
 		n.spare = 0
 	}
 	for _, g := range p.grants {
-		n.token = max(n.token, g.token) // the store knows only the first of a tenure
+		if g.tenure.issued == n.issued {
+			n.token = g.token
+		}
 	}
 }
 

@@ -108,6 +108,8 @@ func newWorld(t *rapid.T) *world {
 			TTL:          leaseTTL,
 			WaitTTL:      rapid.SampledFrom([]time.Duration{time.Second, 5 * time.Second}).Draw(t, "WaitTTL"),
 			StoreTimeout: rapid.SampledFrom([]time.Duration{0, 5 * time.Second}).Draw(t, "StoreTimeout"),
+			// The model says what the store grants to whom, and in which order.
+			LocalHandoffs: -1,
 		},
 	}
 	// The longest pauses of the client after an error: 300 ms before it asks
