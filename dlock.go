@@ -32,7 +32,9 @@
 // # Waiting
 //
 // Waiters are served in the order in which they came to the store, one of each
-// process at a time, and are woken by a push, not by polling.
+// process at a time, and are woken by a push, not by polling. Those of one process
+// are served in their own order, and a writer's lock may pass from one to the next
+// without asking the store, within the bounds of Options.LocalHandoffs.
 package dlock
 
 import (

@@ -10,7 +10,8 @@ import (
 // for concurrent use. All that is said of [Mutex] holds here too.
 //
 // Readers and writers are served in the order in which they came; a reader does
-// not pass a waiting writer, unless its owner holds the lock already.
+// not pass a waiting writer, unless its owner holds the lock already. Writers of
+// one process may pass readers of others within the bounds of Options.LocalHandoffs.
 //
 // An owner who holds the writer's lock may take the reader's lock under it, and
 // may then unlock the writer's first: a downgrade, in which no other writer
