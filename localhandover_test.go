@@ -371,3 +371,36 @@ func TestLocalHandoverTellsOfAnOutage(t *testing.T) {
 		_ = second.Unlock()
 	})
 }
+
+// While a request of the owner is under way, nobody else goes by its id: it would
+// re-enter his hold.
+func TestLocalHandoverWaitsForTheOwnersRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpy(memory.New())
+		c := open(t, s, nil)
+		first, got := handing(t, c, t.Context())
+		arrive := make(chan struct{})
+		s.onAcquire(func(ctx context.Context, req store.Request) (store.Grant, error) {
+			<-arrive
+			return s.Store.Acquire(ctx, req)
+		})
+		ctx, cancel := context.WithCancel(first.Context(t.Context()))
+		read := make(chan *dlock.Hold, 1)
+		go func() {
+			h, _ := c.RWMutex("m").RLockContext(ctx)
+			read <- h
+		}()
+		synctest.Wait()
+		require.NoError(t, first.Unlock())
+		cancel()
+		assert.Nil(t, <-read)
+		close(arrive)
+		second := <-got[0]
+		state := inspect(t, s, "m")
+		assert.Len(t, state.Holders, 1)
+		s.recover()
+		require.NoError(t, second.Unlock())
+		synctest.Wait()
+		wantFree(t, s, "m")
+	})
+}

@@ -1,0 +1,58 @@
+package dlock
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/dlock-go/dlock/store/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What each condition of a tenure passing on keeps out: two parties that the
+// store takes for one, a lease that has run out unseen, a batch without end.
+func TestHeir(t *testing.T) {
+	for what, spoil := range map[string]func(n *tenure, t *ticket){
+		"span used up":                      func(n *tenure, _ *ticket) { n.spare = 0 },
+		"batch over":                        func(n *tenure, _ *ticket) { n.began = n.began.Add(-handoverWindow) },
+		"another call of who leaves":        func(n *tenure, _ *ticket) { n.grant.party.refs++ },
+		"something else asked by its id":    func(n *tenure, _ *ticket) { n.grant.party.attempts++ },
+		"another call of who comes":         func(_ *tenure, k *ticket) { k.party.refs++ },
+		"something else asked by the other": func(_ *tenure, k *ticket) { k.party.attempts++ },
+		"lease run out, and nobody told":    func(n *tenure, _ *ticket) { n.lease.Disarm() },
+		"client closing":                    func(n *tenure, _ *ticket) { n.client.closing = closedChan },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c, err := New(memory.New(), nil)
+			require.NoError(t, err)
+			m := c.Mutex("m")
+			before, err := m.LockContext(t.Context())
+			require.NoError(t, err)
+			got := make(chan *Hold, 2)
+			for range 2 {
+				go func() {
+					h, _ := m.LockContext(t.Context())
+					got <- h
+				}()
+				synctest.Wait()
+			}
+			require.NoError(t, before.Unlock())
+			h := <-got
+			synctest.Wait()
+
+			closing := c.closing
+			n := h.grant.tenure
+			n.shard.mu.Lock()
+			front := h.grant.party.local.line.writer
+			assert.Same(t, front, n.heir())
+			spoil(n, front)
+			assert.Nil(t, n.heir(), what)
+			c.closing = closing
+			n.shard.mu.Unlock()
+			_ = c.Close()
+			<-got
+		})
+	}
+}
+
+var closedChan = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
