@@ -98,11 +98,8 @@ func (h *Hold) finish() (last bool, err error) {
 	if last {
 		g.close()
 	}
-	switch {
-	case heir != nil:
+	if heir != nil {
 		n.pass(heir)
-	case last:
-		p.local.line.rest()
 	}
 	p.leave()
 	sh.mu.Unlock()

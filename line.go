@@ -96,14 +96,6 @@ func (l *line) serve(t *ticket) {
 	l.leave(t)
 }
 
-// rest is called when no hold of this process passes on: the envoy stays only for
-// a writer who relies on it.
-func (l *line) rest() {
-	if l.writer == nil || !l.writer.covered {
-		l.dismiss()
-	}
-}
-
 // dismiss ends the envoy. A writer who relied on it asks for himself.
 func (l *line) dismiss() {
 	if e := l.envoy; e != nil {
