@@ -128,6 +128,80 @@ func TestCheapCheckers(t *testing.T) {
 		{"unknown and forgotten", abandoned, false, func(h hand) { h.call(Acquire, 1, 0, 1, Unknown, neverArrived) }},
 		{"refused", abandoned, true, func(h hand) { h.call(Acquire, 1, 0, 1, Busy, try) }},
 		{"forgotten by a client that was cut off", abandoned, true, func(h hand) { h.held(1, 0, 1, 1); h.Closed = []int{0} }},
+
+		{"ended when told", outlived, true, func(h hand) { h.held(1, 0, 1, 1); h.call(Renew, 1, 300, 310, Lost); h.claim(1, 0, 1, 310, 1) }},
+		{"claimed after it was told", outlived, false, func(h hand) { h.held(1, 0, 1, 1); h.call(Renew, 1, 300, 310, Lost); h.claim(1, 0, 1, 311, 1) }},
+		{"told of another of its holds", outlived, true, func(h hand) {
+			h.held(1, 0, 1, 1)
+			h.held(2, 2, 3, 1, owner(1), holds(2), shared)
+			h.call(Renew, 2, 300, 310, Lost, shared)
+			h.claim(1, 0, 1, 400, 1)
+		}},
+
+		{"released at the second try", givenUp, true, func(h hand) {
+			h.held(1, 0, 1, 1)
+			h.call(Release, 1, 2, 3, Unknown)
+			h.call(Release, 1, 4, 5, Lost)
+		}},
+		{"not tried again", givenUp, false, func(h hand) { h.held(1, 0, 1, 1); h.call(Release, 1, 2, 3, Unknown) }},
+		{"not tried again after a refusal", givenUp, false, func(h hand) { h.queued(1, 0, 1, 1, 1); h.call(Release, 1, 2, 3, Refused) }},
+		{"tried until it must be over", givenUp, true, func(h hand) { h.held(1, 0, 1, 1); h.call(Release, 1, 990, 1000, Unknown) }},
+		{"not over yet, for it was renewed", givenUp, false, func(h hand) {
+			h.held(1, 0, 1, 1)
+			h.call(Renew, 1, 300, 310, Done)
+			h.call(Release, 1, 990, 1000, Unknown)
+		}},
+		{"given up by a client that was cut off", givenUp, true, func(h hand) {
+			h.held(1, 0, 1, 1)
+			h.call(Release, 1, 2, 3, Unknown)
+			h.Closed = []int{0}
+		}},
+
+		{"claimed for a lease", overstayed, true, func(h hand) { h.held(1, 0, 5, 1); h.claim(1, 0, 5, 1000, 1) }},
+		{"claimed for a lease from the reply", overstayed, false, func(h hand) { h.held(1, 0, 5, 1); h.claim(1, 0, 5, 1005, 1) }},
+		{"claimed for a lease from a renewal", overstayed, true, func(h hand) {
+			h.held(1, 0, 5, 1)
+			h.call(Renew, 1, 300, 310, Done)
+			h.claim(1, 0, 5, 1300, 1)
+		}},
+		{"claimed for a renewal without an answer", overstayed, false, func(h hand) {
+			h.held(1, 0, 5, 1)
+			h.call(Renew, 1, 300, 310, Unknown)
+			h.claim(1, 0, 5, 1300, 1)
+		}},
+		{"claimed for a place", overstayed, true, func(h hand) { h.queued(1, 0, 5, 1, 0); h.promote(1, 400, 1); h.claim(1, 0, 400, 500, 1) }},
+		{"claimed for a place from the event", overstayed, false, func(h hand) {
+			h.queued(1, 0, 5, 1, 0)
+			h.promote(1, 400, 1)
+			h.claim(1, 0, 400, 900, 1)
+		}},
+
+		{"a new event", stale, true, func(h hand) { h.queued(1, 0, 5, 1, 1); h.promote(1, 10, 2); h.claim(1, 0, 10, 20, 2) }},
+		{"an old event", stale, false, func(h hand) {
+			h.queued(1, 0, 5, 1, 1)
+			h.promote(1, 10, 2)
+			h.queued(1, 600, 605, 2, 3)
+			h.claim(1, 0, 606, 620, 2)
+		}},
+		{"an old token by an answer", stale, true, func(h hand) {
+			h.queued(1, 0, 5, 1, 3)
+			h.held(1, 10, 15, 2)
+			h.claim(1, 0, 15, 20, 2)
+		}},
+
+		{"handed over at once", prompt, true, func(h hand) { handOver(h, 15, 15) }},
+		{"granted after the release", prompt, false, func(h hand) { handOver(h, 30, 30) }},
+		{"claimed after the event", prompt, false, func(h hand) { handOver(h, 15, 16) }},
+		{"claimed after an event that was lost", prompt, true, func(h hand) {
+			h.Plan.Faults = []Fault{{Kind: LostEvent}}
+			handOver(h, 15, 16)
+		}},
+		{"granted when a hold is removed by force", prompt, true, func(h hand) {
+			h.queued(2, 3, 4, 1, 1)
+			h.Marks = append(h.Marks, Mark{"a", ms(29), ms(31), 1})
+			h.promote(2, 30, 2)
+			h.claim(2, 3, 30, 40, 2)
+		}},
 	} {
 		h := byHand()
 		x.make(h)
@@ -135,4 +209,14 @@ func TestCheapCheckers(t *testing.T) {
 			t.Errorf("%s: legal %t, found %v", x.name, x.legal, found)
 		}
 	}
+}
+
+// handOver has one holder and one who waits; the first releases from 10 to 20.
+func handOver(h hand, granted, claimed int) {
+	h.held(1, 0, 2, 1)
+	h.queued(2, 3, 4, 1, 1)
+	h.call(Release, 1, 10, 20, Done)
+	h.promote(2, granted, 2)
+	h.claim(1, 0, 2, 10, 1)
+	h.claim(2, 3, claimed, 40, 2)
 }

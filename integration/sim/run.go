@@ -49,7 +49,11 @@ func (w *world) visit(client int, v Visit) {
 		return
 	}
 	shared := v.Shared && v.Nest == NestSame || v.Nest == NestRead
-	inner := b.take(outer.hold.Context(ctx), shared, v.NestTry, outer)
+	inside := outer.hold.Context(ctx)
+	if outer.hold.Err() != nil { // that context has ended; with another, too, nobody builds on what is lost
+		inside = dlock.WithOwner(ctx, outer.hold.Owner())
+	}
+	inner := b.take(inside, shared, v.NestTry, outer)
 	if inner == nil {
 		b.give(outer)
 		return
@@ -91,11 +95,15 @@ func (b *bout) take(ctx context.Context, shared, try bool, outer *held) *held {
 	}
 	ctx, end := b.bounded(ctx)
 	defer end()
-	called := b.world.history.begin()
+	lost := outer != nil && errors.Is(outer.hold.Err(), dlock.ErrLost)
+	called, began := b.world.history.begin(), time.Now()
 	hold, err := lock(ctx)
 	if err != nil {
-		b.judge(ctx, err, shared, try, outer)
+		b.judge(ctx, err, shared, try, outer, time.Since(began))
 		return nil
+	}
+	if lost {
+		b.world.history.complain(fmt.Sprintf("%q: token %d is nested in a lost hold", hold.Name(), hold.Token()))
 	}
 	h := &held{hold: hold, claim: &Claim{
 		Name: hold.Name(), Client: b.client, Private: b.visit.Owner < 0, Shared: shared, Nested: outer != nil,
@@ -121,8 +129,18 @@ func (b *bout) bounded(ctx context.Context) (context.Context, context.CancelFunc
 	}
 }
 
+// patient: a wait that the store's silence ends lasts for about a TTL. Half of one
+// leaves room for the pauses between asks.
+func (b *bout) patient(waited time.Duration) bool {
+	ttl := b.visit.TTL
+	if ttl == 0 {
+		ttl = b.world.plan.Clients[b.client].TTL
+	}
+	return waited >= ttl/2
+}
+
 // judge complains of an error that nothing explains.
-func (b *bout) judge(ctx context.Context, err error, shared, try bool, outer *held) {
+func (b *bout) judge(ctx context.Context, err error, shared, try bool, outer *held, waited time.Duration) {
 	p := b.world.plan
 	faulty, deeds := len(p.Faults) > 0, len(p.Deeds) > 0
 	broken := slices.ContainsFunc(p.Deeds, func(d Deed) bool { return d.Break == b.visit.Name })
@@ -132,7 +150,7 @@ func (b *bout) judge(ctx context.Context, err error, shared, try bool, outer *he
 	case errors.Is(err, dlock.ErrUpgrade) && !shared:
 	case errors.Is(err, dlock.ErrClosed) && deeds:
 	case errors.Is(err, dlock.ErrLost) && (faulty || broken || outer != nil || b.visit.Owner >= 0):
-	case errors.Is(err, dlock.ErrUnavailable) && faulty:
+	case errors.Is(err, dlock.ErrUnavailable) && faulty && (try || b.patient(waited)):
 	case errors.Is(err, dlock.ErrRefused) && p.has(Refusal):
 	default:
 		b.world.history.complain(fmt.Sprintf("%q: %v", b.lock.Name(), err))

@@ -17,6 +17,7 @@ var (
 	first     = flag.Uint64("sim.first", 1, "the first seed")
 	oneSeed   = flag.Uint64("sim.seed", 0, "run this seed alone, several times, as the scheduler is not seeded")
 	out       = flag.String("sim.out", "", "where failing histories are kept (default: a temporary directory)")
+	enough    = flag.Int("sim.enough", 5, "end when so many histories have failed")
 	judgeFile = flag.String("sim.judge", "", "judge the history in this file again")
 )
 
@@ -25,8 +26,8 @@ const (
 	crossCheck = 8
 	// repeats is how often -sim.seed runs its plan, each time in another order.
 	repeats = 50
-	// enough failures are kept to see what is wrong.
-	enough = 5
+	// some of the violations of a history tell what is wrong.
+	some = 5
 )
 
 // TestSimulation runs histories on all cores, each in a bubble of its own, and
@@ -90,7 +91,7 @@ type fleet struct {
 func (f *fleet) fed() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.failed >= enough
+	return f.failed >= *enough
 }
 
 // sail runs and judges one history.
@@ -117,7 +118,7 @@ func (f *fleet) sail(seed uint64) {
 	if err != nil {
 		f.t.Error(err)
 	}
-	for _, v := range found[:min(len(found), enough)] {
+	for _, v := range found[:min(len(found), some)] {
 		f.t.Errorf("seed %d (%s): %v", seed, faultsOf(h.Plan), v)
 	}
 	f.t.Logf("seed %d: the history is kept in %s; go test ./sim -run=TestSimulation -sim.seed=%d runs its plan again", seed, path, seed)

@@ -1,0 +1,99 @@
+package sim
+
+// These checkers ask whether a client acts on what it is told, and goes on while
+// it is told nothing.
+
+// grantID is what a claim and the id that it builds on have in common.
+type grantID struct {
+	client int
+	name   string
+	token  uint64
+	shared bool
+}
+
+// claimedIDs returns the ids that claims build on. An owner can have several with
+// one token in one mode, by calls that were under way at once; those are left out.
+func claimedIDs(lives []*life) map[grantID]*life {
+	ids := make(map[grantID]*life)
+	several := make(map[grantID]bool)
+	for _, l := range lives {
+		if l.token == 0 {
+			continue
+		}
+		g := grantID{l.Client, l.Name, l.token, l.Shared}
+		several[g] = several[g] || l.several || ids[g] != nil
+		ids[g] = l
+	}
+	for g, yes := range several {
+		if yes {
+			delete(ids, g)
+		}
+	}
+	return ids
+}
+
+func (c *Claim) grantID() grantID { return grantID{c.Client, c.Name, c.Token, c.Shared} }
+
+// outlived: no claim goes on when its client was told that the hold is gone.
+func outlived(h *History) []Violation {
+	told := make(map[int]*Call)
+	for _, c := range h.Calls {
+		if c.Op == Renew && c.Outcome == Lost && (told[c.ID] == nil || c.Returned < told[c.ID].Returned) {
+			told[c.ID] = c
+		}
+	}
+	if len(told) == 0 {
+		return nil
+	}
+	var found []Violation
+	ids := claimedIDs(h.sortedLives())
+	for _, c := range h.Claims {
+		id := ids[c.grantID()]
+		if id == nil || told[id.ID] == nil {
+			continue
+		}
+		if at := told[id.ID].Returned; c.Until.time() > at.time() {
+			found = append(found, violation("outlived", "%q: the hold of token %d was told lost at %v, and is claimed until %v",
+				c.Name, c.Token, at.time(), c.Until.time()))
+		}
+	}
+	return found
+}
+
+// givenUp: a release that was not confirmed is repeated for as long as what it
+// releases may be there by the client's clock. Clients that were closed while
+// they could not reach the store leave it to the leases.
+func givenUp(h *History) []Violation {
+	if h.Plan.has(WildClock) {
+		return nil
+	}
+	gone := make(map[int]bool)
+	for _, client := range h.Closed {
+		gone[client] = true
+	}
+	last := make(map[int]*Call)
+	alive := make(map[int]Moment)
+	for _, c := range h.Calls {
+		switch {
+		case c.Op == Release:
+			if last[c.ID] == nil || last[c.ID].Sent < c.Sent {
+				last[c.ID] = c
+			}
+		case c.Outcome == Held, c.Outcome == Done:
+			alive[c.ID] = max(alive[c.ID], c.Sent.plus(c.Lease))
+		case c.Outcome == Queued:
+			alive[c.ID] = max(alive[c.ID], c.Sent.plus(c.Wait))
+		}
+	}
+	var found []Violation
+	for _, c := range h.Calls {
+		if c != last[c.ID] || gone[c.Client] || c.Outcome != Unknown && c.Outcome != Refused {
+			continue
+		}
+		if until := alive[c.ID]; c.Returned < until {
+			found = append(found, violation("given up", "%q: the last release of #%d failed at %v, and it may be there until %v",
+				c.Name, c.ID, c.Returned.time(), until.time()))
+		}
+	}
+	return found
+}
