@@ -176,6 +176,14 @@ func TestCheapCheckers(t *testing.T) {
 			h.claim(1, 0, 400, 900, 1)
 		}},
 
+		{"claimed by a sibling that was granted again later", overstayed, true, func(h hand) {
+			h.held(1, 0, 5, 1, shared, arrivedToo(1500, Queued))
+			h.held(2, 10, 15, 1, owner(1), shared, holds(2))
+			h.call(Renew, 1, 400, 405, Done, shared)
+			h.promote(1, 1600, 9)
+			h.claim(1, 0, 5, 1300, 1, reader)
+		}},
+
 		{"a new event", stale, true, func(h hand) { h.queued(1, 0, 5, 1, 1); h.promote(1, 10, 2); h.claim(1, 0, 10, 20, 2) }},
 		{"an old event", stale, false, func(h hand) {
 			h.queued(1, 0, 5, 1, 1)

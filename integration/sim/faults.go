@@ -23,11 +23,14 @@ func (l *link) meet(ctx context.Context, deliver func(context.Context) faultstor
 	if w.healed.Load() {
 		return deliver(ctx)
 	}
+	if l.isSevered() {
+		return faultstore.Mute()(ctx, deliver)
+	}
 	d := l.draw(1, s.n)
 	for i := range w.plan.Faults {
 		f := &w.plan.Faults[i]
 		met := d.Float64() < f.Share
-		fault := l.fault(d, f)
+		fault := l.fault(d, f, s)
 		if f.Client >= 0 && f.Client != l.client || fault == nil || f.Kind.ofCalls() && !met {
 			continue
 		}
@@ -43,8 +46,8 @@ func (l *link) draw(of, n int) draw {
 	return draw{rand.New(rand.NewPCG(l.world.plan.Seed, uint64(of)<<60|uint64(l.client)<<40|uint64(n)))}
 }
 
-// fault is what f does to a call; nil if it does nothing to calls at present.
-func (l *link) fault(d draw, f *Fault) faultstore.Fault {
+// fault is what f does to a call; nil if it does nothing to such calls at present.
+func (l *link) fault(d draw, f *Fault, s *sending) faultstore.Fault {
 	var (
 		w     = l.world
 		ttl   = w.plan.TTL
@@ -81,6 +84,11 @@ func (l *link) fault(d draw, f *Fault) faultstore.Fault {
 		return faultstore.Pause(long, 0)
 	case PauseAfter:
 		return faultstore.Pause(0, long)
+	case Severed:
+		if !s.renews() {
+			return nil
+		}
+		return l.sever(short, ttl+long)
 	case ForgedEvent:
 		return l.forge(store.Event{ID: fmt.Sprintf("%032x", d.Uint64()), Token: d.Uint64()})
 	case Outage:
@@ -118,6 +126,25 @@ func whileOn(on bool, fault faultstore.Fault) faultstore.Fault {
 		return nil
 	}
 	return fault
+}
+
+// sever has a call answered later, and then the link dead: what its client
+// believes of its holds by that answer, it believes to the end.
+func (l *link) sever(later, dead time.Duration) faultstore.Fault {
+	slow := faultstore.DelayReply(later)
+	return func(ctx context.Context, deliver func(context.Context) faultstore.Result) faultstore.Result {
+		r := slow(ctx, deliver)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.severed = time.Now().Add(dead)
+		return r
+	}
+}
+
+func (l *link) isSevered() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Now().Before(l.severed)
 }
 
 // forge has the client told, before its call, that the store reconnected, and

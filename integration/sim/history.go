@@ -313,6 +313,8 @@ type sending struct {
 	calls []*Call
 }
 
+func (s *sending) renews() bool { return len(s.calls) > 0 && s.calls[0].Op == Renew }
+
 type sendingKey struct{}
 
 func sendingOf(ctx context.Context) *sending {

@@ -19,6 +19,7 @@ const (
 	Failure     Kind = "failure"      // not applied, an error that does not say so
 	PauseBefore Kind = "pause before" // the calling goroutine stops before it sends
 	PauseAfter  Kind = "pause after"  // the calling goroutine stops with the reply in hand
+	Severed     Kind = "severed"      // a renewal is answered later, and then the link is dead for about a lease or two
 )
 
 // Faults of events.
@@ -42,7 +43,7 @@ const (
 // Kinds are all kinds, in the order of the report.
 var Kinds = []Kind{
 	DropRequest, DropReply, Mute, MuteReply, Duplicate, LateTwin, SlowRequest, SlowReply, LateRequest, LateReply,
-	Refusal, Failure, PauseBefore, PauseAfter,
+	Refusal, Failure, PauseBefore, PauseAfter, Severed,
 	LostEvent, DoubledEvent, LateEvent, ForgedEvent,
 	Outage, SlowStore, Restart, DataLoss, Drift, WildClock,
 }
@@ -51,7 +52,7 @@ var Kinds = []Kind{
 func (k Kind) ofCalls() bool {
 	switch k {
 	case DropRequest, DropReply, Mute, MuteReply, Duplicate, LateTwin, SlowRequest, SlowReply, LateRequest, LateReply,
-		Refusal, Failure, PauseBefore, PauseAfter, ForgedEvent:
+		Refusal, Failure, PauseBefore, PauseAfter, Severed, ForgedEvent:
 		return true
 	}
 	return false

@@ -17,9 +17,10 @@ type link struct {
 	rate   float64
 	behind *faultstore.Store
 
-	mu     sync.Mutex
-	calls  int // that were sent through it
-	events int // that came from the store
+	mu      sync.Mutex
+	calls   int       // that were sent through it
+	events  int       // that came from the store
+	severed time.Time // it is dead until then
 }
 
 func newLink(w *world, client int) *link {

@@ -243,6 +243,11 @@ func (p *Plan) drawFaults(d draw, operations int) {
 		case LostEvent, DoubledEvent, LateEvent:
 			f.Share = 0.2 + d.Float64()*0.8
 		}
+		if kind == LateEvent { // it is worst when what it tells of is gone before it comes
+			for range 4 {
+				p.Deeds = append(p.Deeds, Deed{After: d.within(operations), Close: -1, Break: d.IntN(p.Names)})
+			}
+		}
 		if f.For > 0 {
 			f.After = d.within(operations)
 			f.Silent = d.one(2)

@@ -11,7 +11,6 @@ func prompt(h *History) []Violation {
 		return nil
 	}
 	var found []Violation
-	lives := h.sortedLives()
 	claims := make(map[grantID]*Claim)
 	for _, c := range h.Claims {
 		if first := claims[c.grantID()]; first == nil || c.From < first.From {
@@ -19,7 +18,7 @@ func prompt(h *History) []Violation {
 		}
 	}
 	byID := make(map[int]*life)
-	for _, l := range claimedIDs(lives) {
+	for _, l := range h.claimedIDs() {
 		byID[l.ID] = l
 	}
 	for _, p := range h.Promotions {

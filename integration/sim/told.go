@@ -1,5 +1,7 @@
 package sim
 
+import "maps"
+
 // These checkers ask whether a client acts on what it is told, and goes on while
 // it is told nothing.
 
@@ -12,23 +14,28 @@ type grantID struct {
 }
 
 // claimedIDs returns the ids that claims build on. An owner can have several with
-// one token in one mode, by calls that were under way at once; those are left out.
-func claimedIDs(lives []*life) map[grantID]*life {
+// one token in one mode, by calls that were under way at once; those are left
+// out, and so are ids that were granted more than once.
+func (h *History) claimedIDs() map[grantID]*life {
+	lives := h.lives()
 	ids := make(map[grantID]*life)
-	several := make(map[grantID]bool)
-	for _, l := range lives {
-		if l.token == 0 {
-			continue
-		}
-		g := grantID{l.Client, l.Name, l.token, l.Shared}
-		several[g] = several[g] || l.several || ids[g] != nil
+	doubt := make(map[grantID]bool)
+	see := func(l *life, token uint64) {
+		g := grantID{l.Client, l.Name, token, l.Shared}
+		doubt[g] = doubt[g] || l.several || ids[g] != nil && ids[g] != l
 		ids[g] = l
 	}
-	for g, yes := range several {
-		if yes {
-			delete(ids, g)
+	for _, c := range h.Calls {
+		if c.Outcome == Held {
+			see(lives[c.ID], c.Token)
 		}
 	}
+	for _, p := range h.Promotions {
+		if l := lives[p.ID]; l != nil {
+			see(l, p.Token)
+		}
+	}
+	maps.DeleteFunc(ids, func(g grantID, _ *life) bool { return doubt[g] })
 	return ids
 }
 
@@ -46,7 +53,7 @@ func outlived(h *History) []Violation {
 		return nil
 	}
 	var found []Violation
-	ids := claimedIDs(h.sortedLives())
+	ids := h.claimedIDs()
 	for _, c := range h.Claims {
 		id := ids[c.grantID()]
 		if id == nil || told[id.ID] == nil {

@@ -11,7 +11,7 @@ func overstayed(h *History) []Violation {
 		return nil
 	}
 	var found []Violation
-	ids := claimedIDs(h.sortedLives())
+	ids := h.claimedIDs()
 	for _, c := range h.Claims {
 		l := ids[c.grantID()]
 		if l == nil {
@@ -40,7 +40,7 @@ func overstayed(h *History) []Violation {
 // Only a grant by event can be, when the promotion that it tells of has expired.
 func stale(h *History) []Violation {
 	var found []Violation
-	ids := claimedIDs(h.sortedLives())
+	ids := h.claimedIDs()
 	for _, c := range h.Claims {
 		l := ids[c.grantID()]
 		if l == nil || l.answered() {
