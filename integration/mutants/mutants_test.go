@@ -5,8 +5,9 @@
 // The faults are not in the code: each is an overlay of one file that the test
 // compiles the simulation with.
 //
-//	go test ./mutants -v                 # all still apply, and the first few die
-//	go test ./mutants -v -mutants.all    # all of them; minutes
+//	go test ./mutants -v                           # all still apply, and the first dies
+//	go test ./mutants -v -mutants.all              # all of them; minutes
+//	go test ./mutants -v -mutants.only='baton|late' # those with such names
 package mutants
 
 import (
@@ -21,18 +22,21 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dlock-go/dlock/integration/section"
 )
 
 var (
-	all   = flag.Bool("mutants.all", false, "kill all mutants, not only the first few")
+	all   = flag.Bool("mutants.all", false, "kill all mutants, not only the first")
+	only  = flag.String("mutants.only", "", "kill the mutants whose names match this regular expression")
+	first = flag.Uint64("mutants.first", 1, "the first seed of the histories")
 	write = flag.String("mutants.write", "", "write the table into this file (the section between its marks)")
 )
 
 const (
-	few       = 2
 	histories = 1000 // within which each mutant has to die
+	few       = 100  // enough to see that nothing is found where nothing is planted
 )
 
 //go:embed testdata/mutants.txt
@@ -84,30 +88,35 @@ func TestMutants(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	if !*all {
-		list = list[:few]
+	sane := few
+	if *all {
+		sane = histories
 	}
-	if history := hunt(t, mutant{name: "no fault at all"}, ""); history != "" {
-		t.Fatalf("without a fault: %s", history)
+	if k := hunt(t, mutant{name: "no fault at all"}, "", sane); k != nil || t.Failed() {
+		t.Fatalf("without a fault: %v", k)
 	}
+	chosen := regexp.MustCompile(*only)
 	var rows [][]string
 	killed := 0
 	for i, m := range list {
-		history := hunt(t, m, planted[i])
-		if history == "" {
-			t.Errorf("%s survives %d histories", m.name, histories)
+		if *only == "" && !*all && i > 0 || !chosen.MatchString(m.name) {
+			continue
 		}
-		if history != "" {
+		k := hunt(t, m, planted[i], histories)
+		if k == nil {
+			t.Errorf("%s survives %d histories", m.name, histories)
+			k = &kill{checker: "**survives**"}
+		} else {
 			killed++
 		}
-		rows = append(rows, []string{m.name, m.stands, history})
+		rows = append(rows, []string{m.name, m.stands, k.seed, k.faults, k.checker})
 	}
-	t.Logf("%d of %d mutants are killed", killed, len(list))
+	t.Logf("%d of %d mutants are killed", killed, len(rows))
 	if *write == "" {
 		return
 	}
-	text := fmt.Sprintf("%d of %d are killed, each within %d histories.\n\n%s", killed, len(list), histories,
-		section.Table([]string{"Planted fault", "Stands for", "Killed by"}, rows))
+	text := fmt.Sprintf("%d of %d are killed, each within %d histories.\n\n%s", killed, len(rows), histories,
+		section.Table([]string{"Planted fault", "Stands for", "Killed by history", "With", "Found"}, rows))
 	if err := section.Write(*write, "mutants", text); err != nil {
 		t.Error(err)
 	}
@@ -164,10 +173,18 @@ func stands(lines, want []string) (indent string, ok bool) {
 	return indent, true
 }
 
-var foundBy = regexp.MustCompile(`seed (\d+) \(([^)]*)\): ([^\n]{0,60})`)
+// kill is the history that killed a mutant: its seed, the faults in it, the
+// checker that found something, and what.
+type kill struct{ seed, faults, checker, what string }
 
-// hunt runs histories with the mutant until one kills it, and says which.
-func hunt(t *testing.T, m mutant, planted string) (history string) {
+func (k *kill) String() string {
+	return fmt.Sprintf("history %s (%s), %s: %s", k.seed, k.faults, k.checker, k.what)
+}
+
+var foundBy = regexp.MustCompile(`seed (\d+) \(([^)]*)\): ([^:\n]+): ([^\n]{0,100})`)
+
+// hunt runs up to n histories with the mutant until one kills it, and says which.
+func hunt(t *testing.T, m mutant, planted string, n int) *kill {
 	t.Helper()
 	dir := t.TempDir()
 	original, err := filepath.Abs(filepath.Join("..", "..", m.file))
@@ -186,26 +203,28 @@ func hunt(t *testing.T, m mutant, planted string) (history string) {
 		t.Fatal(err)
 	}
 	program := filepath.Join(dir, "sim.test")
-	build := exec.Command("go", "test", "-c", "-vet=off", "-overlay", filepath.Join(dir, "overlay.json"), "-o", program, "../sim")
+	build := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", filepath.Join(dir, "overlay.json"), "-o", program, "../sim")
 	if said, err := build.CombinedOutput(); err != nil {
 		t.Errorf("%s does not compile:\n%s", m.name, said)
-		return ""
+		return nil
 	}
 	run := exec.Command(program, "-test.run=^TestSimulation$", "-test.timeout=5m", "-sim.out", dir,
-		"-sim.histories", fmt.Sprint(histories))
+		"-sim.first", fmt.Sprint(*first), "-sim.histories", fmt.Sprint(n), "-sim.enough=1")
 	run.Dir = filepath.Join("..", "sim")
+	began := time.Now()
 	said, err := run.CombinedOutput()
 	var failed *exec.ExitError
 	if err != nil && !errors.As(err, &failed) {
 		t.Fatal(err)
 	}
 	by := foundBy.FindStringSubmatch(string(said))
-	switch {
-	case by != nil:
-		history = fmt.Sprintf("history %s (%s): %s", by[1], by[2], by[3])
-		t.Logf("%s: %s", m.name, history)
-	case err != nil:
-		t.Errorf("%s ends the simulation otherwise:\n%s", m.name, said[:min(len(said), 2000)])
+	if by == nil {
+		if err != nil {
+			t.Errorf("%s ends the simulation otherwise:\n%s", m.name, said[:min(len(said), 2000)])
+		}
+		return nil
 	}
-	return history
+	k := &kill{by[1], by[2], by[3], by[4]}
+	t.Logf("%s: %v, in %v", m.name, k, time.Since(began).Round(100*time.Millisecond))
+	return k
 }
