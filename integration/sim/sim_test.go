@@ -17,6 +17,7 @@ var (
 	first     = flag.Uint64("sim.first", 1, "the first seed")
 	oneSeed   = flag.Uint64("sim.seed", 0, "run this seed alone, several times, as the scheduler is not seeded")
 	out       = flag.String("sim.out", "", "where failing histories are kept (default: a temporary directory)")
+	within    = flag.Duration("sim.for", 0, "begin no history after so long (0: all of them)")
 	enough    = flag.Int("sim.enough", 5, "end when so many histories have failed")
 	judgeFile = flag.String("sim.judge", "", "judge the history in this file again")
 )
@@ -52,11 +53,12 @@ func TestSimulation(t *testing.T) {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	}
 	start := time.Now()
+	late := func() bool { return *within > 0 && time.Since(start) > *within }
 	f := &fleet{t: t, report: newReport()}
 	var workers sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
-			for i := int(f.next.Add(1)) - 1; i < n && !f.fed(); i = int(f.next.Add(1)) - 1 {
+			for i := int(f.next.Add(1)) - 1; i < n && !f.fed() && !late(); i = int(f.next.Add(1)) - 1 {
 				f.sail(seedOf(i))
 			}
 		})
