@@ -2,6 +2,7 @@
 // itself may depend on. It is a module of its own to keep those dependencies away
 // from users of the library.
 //
+//   - model: the lock model, for Porcupine
 //   - sim: histories of real clients over the memory store, with faults, judged;
 //     mutants: faults planted in the code, which sim has to find
 //   - real: histories of worker processes on real servers, with faults, judged

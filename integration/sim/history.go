@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dlock-go/dlock/integration/model"
 	"github.com/dlock-go/dlock/store"
 )
 
@@ -41,31 +42,28 @@ func (m Moment) plus(d time.Duration) Moment {
 	return at(m.time() + d)
 }
 
-// Op is a method of the store.
-type Op string
-
-// The methods that are written down.
-const (
-	Acquire Op = "acquire"
-	Renew   Op = "renew"
-	Release Op = "release"
+// What a call is and what became of it has the words of the model.
+type (
+	Op      = model.Op
+	Outcome = model.Outcome
 )
 
-// Outcome is what became of a call.
-type Outcome string
-
-// Unknown is also that of a call that has not returned.
+// The words.
 const (
-	Unknown  Outcome = "unknown"
-	Held     Outcome = "held"
-	Queued   Outcome = "queued"
-	Busy     Outcome = "busy"
-	Upgrade  Outcome = "upgrade"
-	Done     Outcome = "done" // of Renew and Release
-	Lost     Outcome = "lost"
-	Refused  Outcome = "refused"
-	Foreign  Outcome = "foreign"
-	IsClosed Outcome = "closed"
+	Acquire = model.Acquire
+	Renew   = model.Renew
+	Release = model.Release
+
+	Unknown  = model.Unknown
+	Held     = model.Held
+	Queued   = model.Queued
+	Busy     = model.Busy
+	Upgrade  = model.Upgrade
+	Done     = model.Done
+	Lost     = model.Lost
+	Refused  = model.Refused
+	Foreign  = model.Foreign
+	IsClosed = model.IsClosed
 )
 
 // Call is one call of the store as its client saw it; of a Renew, one hold of
@@ -86,6 +84,14 @@ type Call struct {
 	Holds          int       `json:",omitempty"`
 	Position       int       `json:",omitempty"`
 	Arrivals       []Arrival `json:",omitempty"`
+}
+
+// call is what the model is told of it.
+func (c *Call) call() *model.Call {
+	return &model.Call{
+		Op: c.Op, ID: c.ID, Owner: c.Owner, Shared: c.Shared, Queue: c.Queue, Bury: c.Bury,
+		Outcome: c.Outcome, Token: c.Token, Holds: c.Holds, Position: c.Position,
+	}
 }
 
 // Arrival is one time that a call reached the store. The checkers use it only as

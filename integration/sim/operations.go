@@ -1,12 +1,12 @@
 package sim
 
 import (
-	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/dlock-go/dlock/integration/model"
 )
 
 // maxOpen is how many calls of one name, of which there are up to three, may be
@@ -27,10 +27,10 @@ const search = 20 * time.Second
 func linearizable(h *History, open int) []Violation {
 	var found []Violation
 	for _, l := range ledgers(h, open) {
-		switch porcupine.CheckOperationsTimeout(lockModel(), l.operations, search) {
-		case porcupine.Illegal:
-			found = append(found, violation("model", "%q: the store's answers have no order that the model allows%s", l.name, l.stuck()))
-		case porcupine.Unknown:
+		switch verdict, stuck := model.Check(l.operations, search); verdict {
+		case model.Illegal:
+			found = append(found, violation("model", "%q: the store's answers have no order that the model allows; %s", l.name, stuck))
+		case model.Undecided:
 			found = append(found, violation("undecided", "%q: no decision within %v", l.name, search))
 		}
 	}
@@ -45,7 +45,7 @@ type ledger struct {
 	arrivals   []Arrival
 	accesses   []Moment // when the store began to look at the name, in order
 	steps      int
-	noticed    map[Moment]*step
+	noticed    map[Moment]*model.Step
 	open       int // calls
 }
 
@@ -56,7 +56,7 @@ func ledgers(h *History, open int) []*ledger {
 	for _, c := range h.Calls {
 		l := byName[c.Name]
 		if l == nil {
-			l = &ledger{name: c.Name, byID: make(map[int][]*Call), noticed: make(map[Moment]*step)}
+			l = &ledger{name: c.Name, byID: make(map[int][]*Call), noticed: make(map[Moment]*model.Step)}
 			byName[c.Name] = l
 			list = append(list, l)
 		}
@@ -75,7 +75,7 @@ func ledgers(h *History, open int) []*ledger {
 			l.accesses = append(l.accesses, a.From)
 		}
 		slices.Sort(l.accesses)
-		l.add(&step{kind: over}, never-1, never-1)
+		l.add(&model.Step{Kind: model.Over}, never-1, never-1)
 		for _, access := range l.accesses {
 			if open > 0 {
 				l.notice(access) // an open call may have left something to expire
@@ -97,16 +97,16 @@ func ledgers(h *History, open int) []*ledger {
 		for _, l := range list {
 			switch m.Name {
 			case "":
-				l.add(&step{kind: wiped}, m.From, m.To)
+				l.add(&model.Step{Kind: model.Wiped}, m.From, m.To)
 			case l.name:
-				l.add(&step{kind: forced}, m.From, m.To)
+				l.add(&model.Step{Kind: model.Forced}, m.From, m.To)
 			}
 		}
 	}
 	return list
 }
 
-func (l *ledger) add(s *step, from, to Moment) {
+func (l *ledger) add(s *model.Step, from, to Moment) {
 	l.operations = append(l.operations, porcupine.Operation{Input: s, Call: int64(from), Return: int64(to)})
 }
 
@@ -122,17 +122,17 @@ func (l *ledger) call(c *Call, open int) {
 	if c.Outcome == Unknown && len(c.Arrivals) <= 1 && l.open < open {
 		l.open++
 		n := l.number()
-		l.add(&step{kind: unanswered, n: n, call: c, open: true}, c.Sent, never)
+		l.add(&model.Step{Kind: model.Unanswered, N: n, Call: c.call(), Open: true}, c.Sent, never)
 		l.openEnds(c, n)
 		return
 	}
 	for i, a := range c.Arrivals {
-		kind := unanswered
+		kind := model.Unanswered
 		if i == 0 && c.Outcome != Unknown {
-			kind = answered
+			kind = model.Answered
 		}
 		n := l.number()
-		l.add(&step{kind: kind, n: n, call: c}, a.From, a.To)
+		l.add(&model.Step{Kind: kind, N: n, Call: c.call()}, a.From, a.To)
 		l.ends(c, a, n)
 	}
 }
@@ -140,20 +140,20 @@ func (l *ledger) call(c *Call, open int) {
 // openEnds enters the ghosts of an open call: the ends of all leases that it can
 // have given, at any time from when they may have ended first.
 func (l *ledger) openEnds(c *Call, n int) {
-	ghost := func(kind stepKind, lease time.Duration) {
-		l.add(&step{kind: kind, n: n, id: c.ID, open: true}, c.Sent.plus(lease), never)
+	ghost := func(kind model.Kind, lease time.Duration) {
+		l.add(&model.Step{Kind: kind, N: n, ID: c.ID, Open: true}, c.Sent.plus(lease), never)
 	}
 	switch c.Op {
 	case Renew:
-		ghost(holdEnds, c.Lease)
+		ghost(model.HoldEnds, c.Lease)
 	case Release:
 		if c.Bury {
-			ghost(burialEnds, c.Lease)
+			ghost(model.BurialEnds, c.Lease)
 		}
 	default:
-		ghost(holdEnds, c.Lease)
+		ghost(model.HoldEnds, c.Lease)
 		if c.Queue {
-			ghost(placeEnds, c.Wait)
+			ghost(model.PlaceEnds, c.Wait)
 		}
 	}
 }
@@ -162,38 +162,38 @@ func (l *ledger) openEnds(c *Call, n int) {
 func (l *ledger) ends(c *Call, a Arrival, n int) {
 	switch c.Op {
 	case Renew:
-		l.ghost(&step{kind: holdEnds, id: c.ID, n: n}, a, c.Lease)
+		l.ghost(&model.Step{Kind: model.HoldEnds, ID: c.ID, N: n}, a, c.Lease)
 	case Release:
 		if c.Bury {
-			l.ghost(&step{kind: burialEnds, id: c.ID, n: n}, a, c.Lease)
+			l.ghost(&model.Step{Kind: model.BurialEnds, ID: c.ID, N: n}, a, c.Lease)
 		}
 	default:
-		l.ghost(&step{kind: holdEnds, id: c.ID, n: n}, a, c.Lease)
+		l.ghost(&model.Step{Kind: model.HoldEnds, ID: c.ID, N: n}, a, c.Lease)
 		if c.Queue {
-			l.ghost(&step{kind: placeEnds, id: c.ID, n: n}, a, c.Wait)
+			l.ghost(&model.Step{Kind: model.PlaceEnds, ID: c.ID, N: n}, a, c.Wait)
 		}
 	}
 }
 
 // ghost enters the end of a lease that was given at a. The store notices it when
 // it next looks at the name, not before, so that is the only time to consider.
-func (l *ledger) ghost(g *step, a Arrival, lease time.Duration) {
+func (l *ledger) ghost(g *model.Step, a Arrival, lease time.Duration) {
 	i, _ := slices.BinarySearch(l.accesses, a.From.plus(lease))
 	if i == len(l.accesses) || l.superseded(g, a, l.accesses[i]) {
 		return
 	}
 	n := l.notice(l.accesses[i])
-	n.ended = append(n.ended, g)
+	n.Ended = append(n.Ended, g)
 }
 
 // notice returns the step in which the store looks for what has expired, before
 // an operation. In the model each operation does so itself, too; but an event
 // may tell of a promotion between the two. All that has ended by then is
 // one step, for the order among its parts does not matter.
-func (l *ledger) notice(access Moment) *step {
+func (l *ledger) notice(access Moment) *model.Step {
 	n := l.noticed[access]
 	if n == nil {
-		n = &step{kind: noticed}
+		n = &model.Step{Kind: model.Noticed}
 		l.noticed[access] = n
 		l.add(n, access-1, access-1)
 	}
@@ -202,15 +202,15 @@ func (l *ledger) notice(access Moment) *step {
 
 // superseded: a later call has replaced the lease before its end is noticed,
 // so that the ghost would do nothing.
-func (l *ledger) superseded(g *step, a Arrival, before Moment) bool {
-	return slices.ContainsFunc(l.byID[g.id], func(c *Call) bool {
+func (l *ledger) superseded(g *model.Step, a Arrival, before Moment) bool {
+	return slices.ContainsFunc(l.byID[g.ID], func(c *Call) bool {
 		if c.Outcome == Unknown || len(c.Arrivals) == 0 || c.Arrivals[0].From <= a.To || c.Arrivals[0].To >= before {
 			return false
 		}
-		switch g.kind {
-		case holdEnds:
+		switch g.Kind {
+		case model.HoldEnds:
 			return c.Op != Acquire
-		case placeEnds:
+		case model.PlaceEnds:
 			return c.Op == Release || c.Op == Acquire
 		}
 		return false
@@ -226,30 +226,6 @@ func (l *ledger) promotion(p Promotion, wait time.Duration) {
 			from = min(from, a.From)
 		}
 	}
-	l.add(&step{kind: told, id: p.ID, token: p.Token}, from, p.At)
-	l.ghost(&step{kind: holdEnds, id: p.ID, n: promotedLease, token: p.Token}, Arrival{From: p.At, To: p.At}, wait)
-}
-
-// stuck describes how far the longest order goes that the model allows.
-func (l *ledger) stuck() string {
-	_, info := porcupine.CheckOperationsVerbose(lockModel(), l.operations, search)
-	var longest []porcupine.Operation
-	for _, o := range info.PartialLinearizationsOperations()[0] {
-		if len(o) > len(longest) {
-			longest = o
-		}
-	}
-	placed := make(map[*step]bool)
-	state := any(new(lockState))
-	for _, o := range longest {
-		placed[o.Input.(*step)] = true
-		_, state = state.(*lockState).step(o.Input.(*step))
-	}
-	text := fmt.Sprintf("; %d of %d operations can be placed, until %+v", len(longest), len(l.operations), *state.(*lockState))
-	rest := slices.DeleteFunc(slices.Clone(l.operations), func(o porcupine.Operation) bool { return placed[o.Input.(*step)] })
-	slices.SortFunc(rest, func(a, b porcupine.Operation) int { return cmp.Compare(a.Return, b.Return) })
-	for _, o := range rest[:min(len(rest), 4)] {
-		text += fmt.Sprintf("; then %v at %v", o.Input, Moment(o.Call).time())
-	}
-	return text
+	l.add(&model.Step{Kind: model.Told, ID: p.ID, Token: p.Token}, from, p.At)
+	l.ghost(&model.Step{Kind: model.HoldEnds, ID: p.ID, N: model.PromotedLease, Token: p.Token}, Arrival{From: p.At, To: p.At}, wait)
 }

@@ -1,4 +1,12 @@
-package sim
+// Package model is the lock model of package store for Porcupine: what the
+// simulation and the histories on real servers are judged by.
+//
+// Its state is the live holds and the queue of one name. Expiry is an operation
+// of its own, a ghost, that the checker may put anywhere within the time in which
+// the store may have noticed; it names the request that gave the lease, so it
+// does nothing if another request has renewed it since. What has expired is
+// removed by the next operation that looks, all of it at once.
+package model
 
 import (
 	"fmt"
@@ -8,43 +16,9 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// The model of one name for Porcupine, written from the contract in package
-// store. Its state is the live holds and the queue. Expiry is an operation of
-// its own, a ghost, that the checker may put anywhere within the time in which
-// the store may have noticed; it names the request that gave the lease, so it
-// does nothing if another request has renewed it since. What has expired is
-// removed by the next operation that looks, all of it at once.
-
-// stepKind is what an operation of the model is.
-type stepKind uint8
-
-const (
-	answered   stepKind = iota // a call, with the answer that its client got
-	unanswered                 // a call that was applied, with whatever answer
-	told                       // an event: the hold of that id has that token
-	holdEnds                   // ghost: what step gave as a lease of a hold is over
-	placeEnds                  // ghost: what step gave as a place is over
-	burialEnds                 // ghost: what step buried may be granted again
-	noticed                    // what has expired is removed, with those leases that ended before
-	forced                     // all holds are removed by force
-	wiped                      // all data is lost
-	over                       // the end of the history
-)
-
-// step is the input of an operation, and its expected answer.
-type step struct {
-	kind  stepKind
-	n     int // the number that leases refer to; of a ghost, whose lease ends
-	call  *Call
-	id    int     // told, ghosts
-	token uint64  // told, end of what a promotion gave
-	ended []*step // noticed: ghosts
-	open  bool    // it may happen at any time, or not at all
-}
-
-// promotedLease is the number of the lease that a promotion gives; its end says
+// PromotedLease is the number of the lease that a promotion gives; its end says
 // by the token which promotion of the id that was.
-const promotedLease = -1
+const PromotedLease = -1
 
 // lockState is a state of the model. Steps never change one in place.
 type lockState struct {
@@ -61,6 +35,7 @@ type modelHold struct {
 	token     uint64 // 0: not known yet, but greater than after
 	after     uint64
 	promoted  bool
+	place     int    // what its place had as a lease when it was promoted
 	leases    string // numbers of the steps whose leases last, as text, so that states compare; none: it has expired
 }
 
@@ -85,9 +60,9 @@ type answer struct {
 func lockModel() porcupine.Model {
 	return porcupine.Model{
 		Init:              func() any { return &lockState{} },
-		Step:              func(state, input, _ any) (bool, any) { return state.(*lockState).step(input.(*step)) },
+		Step:              func(state, input, _ any) (bool, any) { return state.(*lockState).step(input.(*Step)) },
 		Equal:             func(a, b any) bool { return a.(*lockState).equal(b.(*lockState)) },
-		DescribeOperation: func(input, _ any) string { return input.(*step).String() },
+		DescribeOperation: func(input, _ any) string { return input.(*Step).String() },
 		DescribeState:     func(state any) string { return fmt.Sprintf("%+v", *state.(*lockState)) },
 	}
 }
@@ -95,12 +70,12 @@ func lockModel() porcupine.Model {
 // step returns whether s may happen in this state, and the state after it. What
 // is open happens when it changes something or, which means not at all, after
 // the end: to let it do nothing earlier would only be another order to search.
-func (l *lockState) step(s *step) (bool, any) {
+func (l *lockState) step(s *Step) (bool, any) {
 	if l.over {
 		return true, l
 	}
 	ok, next := l.happen(s)
-	if s.open && ok && l.equal(next.(*lockState)) {
+	if s.Open && ok && l.equal(next.(*lockState)) {
 		return false, l
 	}
 	return ok, next
@@ -111,65 +86,70 @@ func (l *lockState) equal(x *lockState) bool {
 		slices.Equal(l.holds, x.holds) && slices.Equal(l.queue, x.queue) && slices.Equal(l.buried, x.buried)
 }
 
-func (l *lockState) happen(s *step) (bool, any) {
-	switch s.kind {
-	case answered, unanswered:
+func (l *lockState) happen(s *Step) (bool, any) {
+	switch s.Kind {
+	case Answered, Unanswered:
 		return l.call(s)
-	case told:
-		i := l.findHold(s.id)
-		if i < 0 || !l.holds[i].promoted || !l.holds[i].admits(s.token) {
+	case Told:
+		i := l.findHold(s.ID)
+		if i < 0 || !l.holds[i].promoted || !l.holds[i].admits(s.Token) {
 			return false, l
 		}
-		if l.holds[i].token == s.token {
+		if l.holds[i].token == s.Token {
 			return true, l
 		}
 		next := l.clone()
-		next.learn(i, s.token)
+		next.learn(i, s.Token)
 		return true, next
-	case holdEnds, placeEnds, burialEnds:
+	case HoldEnds, PlaceEnds, BurialEnds:
 		next := l.clone()
 		next.end(s)
 		return true, next
-	case noticed:
+	case Expires:
 		next := l.clone()
-		for _, ghost := range s.ended {
+		next.expire(s.ID, s.N)
+		next.settle()
+		return true, next
+	case Noticed:
+		next := l.clone()
+		for _, ghost := range s.Ended {
 			next.end(ghost)
 		}
 		next.settle()
 		return true, next
-	case forced:
+	case Forced:
 		next := l.clone()
 		next.settle()
 		next.holds = nil
 		next.promote()
 		return true, next
-	case wiped:
+	case Wiped:
 		return true, &lockState{top: l.top}
-	case over:
+	case Over:
 		return true, &lockState{over: true}
 	}
-	panic("sim: no such step")
+	panic("model: no such step")
 }
 
 // call applies a call, and compares its answer with the one that was given.
-func (l *lockState) call(s *step) (bool, any) {
+func (l *lockState) call(s *Step) (bool, any) {
 	var (
 		next = l.clone()
 		a    answer
 	)
 	next.settle()
-	switch c := s.call; c.Op {
+	switch c := s.Call; c.Op {
 	case Acquire:
-		a = next.acquire(c, s.n)
+		a = next.acquire(c, s.N)
 	case Renew:
-		a = next.renew(c, s.n)
+		a = next.renew(c, s.N)
 	case Release:
-		a = next.release(c, s.n)
+		a = next.release(c, s.N)
 	}
-	if s.kind == unanswered {
+	if s.Kind == Unanswered {
 		return true, next
 	}
-	c := s.call
+	c := s.Call
 	if a.outcome != c.Outcome {
 		return false, l
 	}
@@ -195,19 +175,37 @@ func (l *lockState) call(s *step) (bool, any) {
 }
 
 // end notes that what a lease kept has expired, if it was not renewed since.
-func (l *lockState) end(ghost *step) {
-	switch ghost.kind {
-	case holdEnds:
-		i := l.findHold(ghost.id)
-		if i >= 0 && (ghost.n != promotedLease || l.holds[i].token == ghost.token) {
-			l.holds[i].leases = without(l.holds[i].leases, ghost.n)
+func (l *lockState) end(ghost *Step) {
+	switch ghost.Kind {
+	case HoldEnds:
+		i := l.findHold(ghost.ID)
+		if i >= 0 && (ghost.N != PromotedLease || l.holds[i].token == ghost.Token) {
+			l.holds[i].leases = without(l.holds[i].leases, ghost.N)
 		}
-	case placeEnds:
-		if i := l.findPlace(ghost.id); i >= 0 && l.queue[i].lease == ghost.n {
+	case PlaceEnds:
+		if i := l.findPlace(ghost.ID); i >= 0 && l.queue[i].lease == ghost.N {
 			l.queue[i].lease = 0
 		}
-	case burialEnds:
-		l.buried = slices.DeleteFunc(l.buried, func(b burial) bool { return b == burial{ghost.id, ghost.n} })
+	case BurialEnds:
+		l.buried = slices.DeleteFunc(l.buried, func(b burial) bool { return b == burial{ghost.ID, ghost.N} })
+	}
+}
+
+// expire notes that all leases of an id that it got from steps up to n are over.
+// Ghosts of that kind do without the end of what a promotion gave: nobody may know
+// when that was, but it is not over before the place would have been.
+func (l *lockState) expire(id, n int) {
+	if i := l.findHold(id); i >= 0 {
+		last := l.holds[i].place
+		for _, lease := range l.holds[i].leases {
+			last = max(last, int(lease)-firstLease)
+		}
+		if last <= n {
+			l.holds[i].leases = ""
+		}
+	}
+	if i := l.findPlace(id); i >= 0 && l.queue[i].lease <= n {
+		l.queue[i].lease = 0
 	}
 }
 
@@ -346,7 +344,8 @@ func (l *lockState) grant(h modelHold) {
 
 func (l *lockState) grantWaiting(p modelPlace, token, after uint64) {
 	l.grant(modelHold{
-		id: p.id, owner: p.owner, shared: p.shared, token: token, after: after, promoted: true, leases: with("", promotedLease),
+		id: p.id, owner: p.owner, shared: p.shared, token: token, after: after, promoted: true,
+		place: p.lease, leases: with("", PromotedLease),
 	})
 }
 
@@ -401,7 +400,13 @@ func (l *lockState) clone() *lockState {
 }
 
 // with adds a lease to a list of them.
-func with(leases string, n int) string { return leases + string(rune(n+firstLease)) }
+func with(leases string, n int) string {
+	lease := string(rune(n + firstLease))
+	if strings.Contains(leases, lease) {
+		return leases // the two halves of one request
+	}
+	return leases + lease
+}
 
 // without takes a lease out of a list of them.
 func without(leases string, n int) string {
@@ -410,31 +415,3 @@ func without(leases string, n int) string {
 
 // firstLease keeps the numbers in the text above zero.
 const firstLease = 2
-
-func (s *step) String() string {
-	c := s.call
-	switch s.kind {
-	case answered, unanswered:
-		known := ""
-		if s.kind == unanswered {
-			known = " (not told)"
-		}
-		return fmt.Sprintf("%s #%d owner %d shared=%t queue=%t bury=%t -> %s token %d holds %d position %d%s",
-			c.Op, c.ID, c.Owner, c.Shared, c.Queue, c.Bury, c.Outcome, c.Token, c.Holds, c.Position, known)
-	case told:
-		return fmt.Sprintf("event #%d token %d", s.id, s.token)
-	case holdEnds:
-		return fmt.Sprintf("hold of #%d may end (lease %d)", s.id, s.n)
-	case placeEnds:
-		return fmt.Sprintf("place of #%d may end (lease %d)", s.id, s.n)
-	case burialEnds:
-		return fmt.Sprintf("burial of #%d ends (%d)", s.id, s.n)
-	case noticed:
-		return fmt.Sprintf("what has expired is removed: %v", s.ended)
-	case forced:
-		return "forced release"
-	case wiped:
-		return "all data is lost"
-	}
-	return "the end"
-}
