@@ -42,7 +42,7 @@ type trouble struct {
 }
 
 // span is a time.
-type span struct{ from, to moment }
+type span struct{ From, To moment }
 
 // kinds are all kinds of faults.
 func kinds() []kind {
@@ -101,8 +101,8 @@ func (r record) isCall() bool { return r.Op == opAcquire || r.Op == opRenew || r
 // saw reports whether there is such a record within the span, or so soon after
 // that it can be a consequence.
 func (h *history) saw(s span, like func(record) bool) bool {
-	after := s.to.plus(h.plan.TTL)
+	after := s.To.plus(h.plan.TTL)
 	return slices.ContainsFunc(h.records, func(r record) bool {
-		return r.Call <= after && max(r.Call, r.Return) >= s.from && like(r)
+		return r.Call <= after && max(r.Call, r.Return) >= s.From && like(r)
 	})
 }

@@ -25,7 +25,7 @@ var workerFaults = []kind{
 			// Its hold had run out, and it found that out, or the register did.
 			bit: func(s span) bool {
 				return h.saw(s, func(r record) bool {
-					return r.Worker == c.job.Worker && r.Call.since(s.to) < h.plan.TTL &&
+					return r.Worker == c.job.Worker && r.Call.since(s.To) < h.plan.TTL &&
 						(r.Op == opEnd && r.Outcome == lost || r.Outcome == refused && (r.Op == opRead || r.Op == opWrite))
 				})
 			},

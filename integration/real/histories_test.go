@@ -13,6 +13,10 @@ import (
 )
 
 func TestHistories(t *testing.T) {
+	if *judgeAgain != "" {
+		again(t, *judgeAgain)
+		return
+	}
 	on := deployments
 	if *deployment != "" {
 		if !slices.Contains(on, *deployment) {
@@ -65,33 +69,39 @@ func one(t *testing.T, sum *table, deployment string, seed uint64, faults []kind
 	switch {
 	case len(j.violations) > 0:
 		t.Errorf("%s with %q: %d violations, the history is in %s:\n%s", deployment, h.plan.Faults,
-			len(j.violations), h.keep(j), strings.Join(j.violations[:min(10, len(j.violations))], "\n"))
+			len(j.violations), h.keep(e, j), strings.Join(j.violations[:min(10, len(j.violations))], "\n"))
 	case *keepAll:
-		t.Logf("%s with %q %s: the history is in %s", deployment, h.plan.Faults, j.void, h.keep(j))
+		t.Logf("%s with %q %s: the history is in %s", deployment, h.plan.Faults, j.void, h.keep(e, j))
 	}
 }
 
 func (h *history) evidence() *evidence {
-	e := &evidence{records: h.records, killed: map[int]moment{}, log: map[string][]access{}, ttl: h.plan.TTL}
+	e := &evidence{
+		records: h.records, Killed: map[int]moment{}, Log: map[string][]access{}, TTL: h.plan.TTL, Etcd: h.site.etcd != nil, Ends: never,
+	}
 	for _, c := range h.children {
 		if c.killed != never {
-			e.killed[c.job.Worker] = c.killed
+			e.Killed[c.job.Worker] = c.killed
 		}
 	}
 	for _, name := range h.plan.Names {
-		e.log[name] = taken(h.t, h.resource, h.keys()+name)
+		e.Log[name] = taken(h.t, h.resource, h.keys()+name)
 	}
 	for i, k := range h.kinds {
-		e.forgets = e.forgets || k.forgets
-		e.doubled = e.doubled || k.doubles
+		e.Forgets = e.Forgets || k.forgets
+		e.Doubled = e.Doubled || k.doubles
 		if k.loses {
-			e.lossy = append(e.lossy, h.spans[i])
+			e.Lossy = append(e.Lossy, h.spans[i])
+		}
+		if k.moves || k.forgets {
+			e.Ends = min(e.Ends, h.spans[i].From)
 		}
 	}
 	// A master that was replaced may go on for a while, and what it grants meanwhile
 	// is lost.
 	if h.site.moved() {
-		e.lossy = append(e.lossy, span{h.spans[0].from, never})
+		e.Lossy = append(e.Lossy, span{h.spans[0].From, never})
+		e.Ends = min(e.Ends, h.spans[0].From)
 	}
 	return e
 }
@@ -116,7 +126,7 @@ func (h *history) void(j *judgement) string {
 	bit, ended := false, moment(0)
 	for i, f := range h.troubles { // of two faults one may leave the other nothing to spoil
 		bit = bit || f.bit(h.spans[i])
-		ended = max(ended, h.spans[i].to)
+		ended = max(ended, h.spans[i].To)
 	}
 	if !bit {
 		return strings.Join(h.plan.Faults, " and ") + " made no difference"
@@ -167,8 +177,8 @@ type table struct {
 type row struct{ deployment, faults string }
 
 type tally struct {
-	histories, operations, handovers, refused, excused, violations int
-	void                                                           []string
+	histories, operations, handovers, refused, excused, ordered, violations int
+	void                                                                    []string
 }
 
 func (s *table) add(p plan, j *judgement) {
@@ -185,6 +195,7 @@ func (s *table) add(p plan, j *judgement) {
 	t.handovers += j.handovers
 	t.refused += j.refused
 	t.excused += j.excused
+	t.ordered += j.ordered
 	t.violations += len(j.violations)
 	if j.void != "" {
 		t.void = append(t.void, j.void)
@@ -212,15 +223,15 @@ func (s *table) String() string {
 	})
 	var b strings.Builder
 	line := func(deployment, faults string, t *tally) {
-		fmt.Fprintf(&b, "%-9s %-50s %9d %5d %10d %9d %8d %8d %10d", deployment, faults,
-			t.histories, len(t.void), t.operations, t.handovers, t.refused, t.excused, t.violations)
+		fmt.Fprintf(&b, "%-9s %-50s %9d %5d %10d %9d %8d %8d %8d %10d", deployment, faults,
+			t.histories, len(t.void), t.operations, t.handovers, t.refused, t.excused, t.ordered, t.violations)
 		if len(t.void) > 0 {
 			fmt.Fprintf(&b, "  void: %s", strings.Join(t.void, "; "))
 		}
 		b.WriteString("\n")
 	}
-	fmt.Fprintf(&b, "%-9s %-50s %9s %5s %10s %9s %8s %8s %10s\n", "on", "fault",
-		"histories", "void", "operations", "hand-overs", "refused", "excused", "violations")
+	fmt.Fprintf(&b, "%-9s %-50s %9s %5s %10s %9s %8s %8s %8s %10s\n", "on", "fault",
+		"histories", "void", "operations", "hand-overs", "refused", "excused", "ordered", "violations")
 	all := &tally{}
 	for _, key := range keys {
 		t := s.rows[key]
@@ -230,6 +241,7 @@ func (s *table) String() string {
 		all.handovers += t.handovers
 		all.refused += t.refused
 		all.excused += t.excused
+		all.ordered += t.ordered
 		all.violations += t.violations
 		all.void = append(all.void, t.void...)
 	}

@@ -170,7 +170,7 @@ func (h *history) meet() {
 		h.rest(h.between(50*time.Millisecond, 300*time.Millisecond)) // what was begun before is over
 	}
 	for i, f := range h.troubles {
-		h.spans[i].from = now()
+		h.spans[i].From = now()
 		call(f.begin)
 	}
 	for left := len(h.troubles); left > 0; h.rest(10 * time.Millisecond) {
@@ -179,12 +179,12 @@ func (h *history) meet() {
 				continue
 			}
 			call(f.tick)
-			if now().since(h.spans[i].from) < f.lasts {
+			if now().since(h.spans[i].From) < f.lasts {
 				continue
 			}
 			call(f.end)
-			h.spans[i].to = now()
-			h.add(record{Op: opFault, Call: h.spans[i].from, Return: h.spans[i].to, Outcome: h.kinds[i].name})
+			h.spans[i].To = now()
+			h.add(record{Op: opFault, Call: h.spans[i].From, Return: h.spans[i].To, Outcome: h.kinds[i].name})
 			ended[i] = true
 			left--
 		}

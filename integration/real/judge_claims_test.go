@@ -48,7 +48,7 @@ func (e *evidence) claims(j *judgement) (all []*believed) {
 		}
 	}
 	for _, c := range all {
-		if killed, ok := e.killed[c.worker]; ok {
+		if killed, ok := e.Killed[c.worker]; ok {
 			c.to = min(c.to, killed)
 		}
 		if c.to == never {
@@ -67,7 +67,7 @@ func (e *evidence) checkClaims(j *judgement, claims []*believed) {
 			if x.name != y.name || x.shared && y.shared || x.worker == y.worker && x.party == y.party {
 				continue
 			}
-			if !e.forgets && !y.nested && x.from < y.asked && y.token <= x.token {
+			if !e.Forgets && !y.nested && x.from < y.asked && y.token <= x.token {
 				j.violation("worker %d got %q with token %d, asking at %d, after worker %d had it with token %d, from %d",
 					y.worker, y.name, y.token, y.asked, x.worker, x.token, x.from)
 			}
@@ -75,7 +75,7 @@ func (e *evidence) checkClaims(j *judgement, claims []*believed) {
 				continue
 			}
 			overlap := min(x.to, y.to).since(y.from)
-			if e.stood(x.worker, y.from, x.to) >= (overlap+margin(e.ttl))/2 {
+			if e.stood(x.worker, y.from, x.to) >= (overlap+margin(e.TTL))/2 {
 				j.excused++
 				continue
 			}
@@ -114,7 +114,7 @@ func (e *evidence) checkTold(j *judgement, grants []*grant, claims []*believed) 
 // without a fault of the library that is the overlap and the margin. Half of it
 // is enough for an excuse: the heart does not beat where the end was waited for.
 func (e *evidence) stood(worker int, clash, to moment) (d time.Duration) {
-	from := clash.plus(-margin(e.ttl))
+	from := clash.plus(-margin(e.TTL))
 	for _, r := range e.records {
 		if r.Op == opStall && r.Worker == worker && r.Call < to && r.Return > from {
 			d += r.Return.since(r.Call) - beat

@@ -116,7 +116,7 @@ func (g *grant) extend(until moment) { g.leased = max(g.leased, until) }
 // checkOrder: a grant has a greater token than each that was known before it was
 // asked for, and nobody else has its token.
 func (e *evidence) checkOrder(j *judgement, grants []*grant) {
-	if e.forgets {
+	if e.Forgets {
 		return
 	}
 	type token struct {
@@ -181,7 +181,7 @@ func (e *evidence) checkLost(j *judgement, grants []*grant) {
 		if r.Op == opRelease && r.Return == 0 {
 			released[r.ID]++
 		}
-		if r.Outcome != lost || r.Op != opRenew && (r.Op != opRelease || e.doubled || released[r.ID] > 1) || len(byID[r.ID]) != 1 {
+		if r.Outcome != lost || r.Op != opRenew && (r.Op != opRelease || e.Doubled || released[r.ID] > 1) || len(byID[r.ID]) != 1 {
 			continue
 		}
 		// A release ends what it releases at its call, not before it.

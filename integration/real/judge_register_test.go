@@ -5,28 +5,28 @@ package real
 // missing.
 func (e *evidence) checkRegister(j *judgement) {
 	versions := map[string]map[string]int{} // name -> writer -> version
-	for name, log := range e.log {
+	for name, log := range e.Log {
 		versions[name] = map[string]int{}
 		var newest, written uint64
 		version := 0
 		for _, a := range log {
-			if a.token < written || a.write && a.token < newest {
-				j.violation("the register of %q took token %d (write: %v) after %d, and a write with %d", name, a.token, a.write, newest, written)
+			if a.Token < written || a.Write && a.Token < newest {
+				j.violation("the register of %q took token %d (write: %v) after %d, and a write with %d", name, a.Token, a.Write, newest, written)
 			}
-			newest = max(newest, a.token)
-			if !a.write {
+			newest = max(newest, a.Token)
+			if !a.Write {
 				continue
 			}
-			written = a.token
-			if a.base != version {
+			written = a.Token
+			if a.Base != version {
 				j.violation("write %s to %q with token %d is based on version %d, but took the place of %d: an update is lost",
-					a.writer, name, a.token, a.base, version)
+					a.Writer, name, a.Token, a.Base, version)
 			}
-			version = a.version
-			if _, twice := versions[name][a.writer]; twice {
-				j.violation("write %s to %q happened twice", a.writer, name)
+			version = a.Version
+			if _, twice := versions[name][a.Writer]; twice {
+				j.violation("write %s to %q happened twice", a.Writer, name)
 			}
-			versions[name][a.writer] = a.version
+			versions[name][a.Writer] = a.Version
 		}
 	}
 	for _, r := range e.records {
@@ -42,7 +42,7 @@ func (e *evidence) checkRegister(j *judgement) {
 // checkRefused: who holds is not refused. It would mean that a greater token has
 // been used, so that somebody else has been granted what this one still holds.
 func (e *evidence) checkRefused(j *judgement, claims []*believed) {
-	if e.forgets {
+	if e.Forgets {
 		return
 	}
 	for _, r := range e.records {
@@ -51,7 +51,7 @@ func (e *evidence) checkRefused(j *judgement, claims []*believed) {
 		}
 		for _, c := range claims {
 			if c.worker == r.Worker && c.handle == r.Handle && c.to >= r.Return && e.judged(c.asked, r.Return) &&
-				e.stood(c.worker, r.Call, c.to) < margin(e.ttl)/2 {
+				e.stood(c.worker, r.Call, c.to) < margin(e.TTL)/2 {
 				j.violation("worker %d held %q with token %d from %d to %d, and its %s with token %d at %d was refused",
 					c.worker, c.name, c.token, c.from, c.to, r.Op, r.Token, r.Call)
 			}

@@ -7,14 +7,17 @@ import (
 
 // evidence is what a history is judged by.
 type evidence struct {
-	records []record            // by Call
-	killed  map[int]moment      // when workers were
-	log     map[string][]access // of the register, by name
-	ttl     time.Duration
+	records []record // by Call
 
-	lossy   []span // the store may have lost holds
-	doubled bool   // calls arrived twice
-	forgets bool   // it has begun its tokens anew
+	Killed map[int]moment      // when workers were
+	Log    map[string][]access // of the register, by name
+	TTL    time.Duration
+
+	Lossy   []span // the store may have lost holds
+	Doubled bool   // calls arrived twice
+	Forgets bool   // it has begun its tokens anew
+	Etcd    bool
+	Ends    moment // from when on another copy of the data may be the store's; never if there is none
 }
 
 // judgement is what comes of it.
@@ -25,6 +28,7 @@ type judgement struct {
 	handovers  int // from one worker to another
 	refused    int // accesses
 	excused    int // overlaps of claims of processes that did not run
+	ordered    int // calls of the store of which the model allows an order
 }
 
 func (j *judgement) violation(format string, args ...any) {
@@ -57,14 +61,17 @@ func (e *evidence) judge() *judgement {
 		}
 	}
 	j.handovers = handovers(claims)
+	if len(j.violations) == 0 { // in a history that has no order it may search for long
+		e.checkModel(j)
+	}
 	return j
 }
 
 // judged reports whether exclusion was promised between two, the earlier of
 // which was asked for at asked, up to the moment at which they clash.
 func (e *evidence) judged(asked, clash moment) bool {
-	for _, s := range e.lossy {
-		if asked <= s.to && clash >= s.from {
+	for _, s := range e.Lossy {
+		if asked <= s.To && clash >= s.From {
 			return false
 		}
 	}

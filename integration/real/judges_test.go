@@ -13,7 +13,7 @@ func TestJudges(t *testing.T) {
 	const id1, id2 = "11111111111111111111111111111111", "22222222222222222222222222222222"
 	acquire := func(worker int, id string, call, at moment, token uint64, what string) record {
 		return record{Worker: worker, Op: opAcquire, Call: call * ms, Return: at * ms, Name: "a", ID: id, Owner: "o" + id,
-			TTL: ttl, WaitTTL: ttl, Token: token, Outcome: what}
+			TTL: ttl, WaitTTL: ttl, Queue: true, Token: token, Holds: 1, Position: 1, Outcome: what}
 	}
 	release := func(worker int, id string, call, at moment) record {
 		return record{Worker: worker, Op: opRelease, Call: call * ms, Return: at * ms, Name: "a", ID: id, Outcome: done}
@@ -99,7 +99,7 @@ func TestJudges(t *testing.T) {
 		{name: "a holder is refused", want: "was refused", records: []record{
 			lock(1, 0, 1, 10), end(1, 90), {Worker: 1, Op: opRead, Call: 50 * ms, Return: 51 * ms, Name: "a", Handle: 1, Outcome: refused}}},
 	} {
-		e := &evidence{records: c.records, ttl: ttl, lossy: c.lossy, log: map[string][]access{"a": c.log}}
+		e := &evidence{records: c.records, TTL: ttl, Lossy: c.lossy, Log: map[string][]access{"a": c.log}, Ends: never}
 		j := e.judge()
 		switch {
 		case c.want == "" && len(j.violations) > 0,

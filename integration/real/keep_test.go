@@ -5,20 +5,27 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"testing"
+	"time"
 )
+
+// kept is the first line of a file that keep writes; the others are the records.
+type kept struct {
+	plan
+	Void       string
+	Violations []string
+	Evidence   *evidence
+}
 
 // keep writes a history and the logs of its servers into a directory, which it
 // returns.
-func (h *history) keep(j *judgement) string {
+func (h *history) keep(e *evidence, j *judgement) string {
 	h.t.Helper()
-	dir, err := os.MkdirTemp("", "dlock-history-")
+	dir, err := os.MkdirTemp(*keepIn, "dlock-history-")
 	h.must(err)
 	var text bytes.Buffer
 	lines := json.NewEncoder(&text)
-	h.must(lines.Encode(struct {
-		plan
-		Violations []string
-	}{h.plan, j.violations}))
+	h.must(lines.Encode(kept{h.plan, j.void, j.violations, e}))
 	for _, r := range h.records {
 		h.must(lines.Encode(r))
 	}
@@ -28,4 +35,50 @@ func (h *history) keep(j *judgement) string {
 		h.must(os.WriteFile(filepath.Join(dir, name), content, 0o600))
 	}
 	return dir
+}
+
+// load reads the history of a file that keep wrote.
+func load(path string) (k kept, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return k, err
+	}
+	lines := json.NewDecoder(bytes.NewReader(text))
+	if err := lines.Decode(&k); err != nil {
+		return k, err
+	}
+	for lines.More() {
+		var r record
+		if err := lines.Decode(&r); err != nil {
+			return k, err
+		}
+		k.Evidence.records = append(k.Evidence.records, r)
+	}
+	return k, nil
+}
+
+// again judges kept histories, each in a directory of its own below dir, once more.
+func again(t *testing.T, dir string) {
+	paths, err := filepath.Glob(filepath.Join(dir, "*", "history.jsonl"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no histories in %q: %v", dir, err)
+	}
+	sum := &table{rows: map[row]*tally{}}
+	for _, path := range paths {
+		k, err := load(path)
+		if err != nil {
+			t.Fatal(path, err)
+		}
+		began := time.Now()
+		j := k.Evidence.judge()
+		j.void = k.Void
+		sum.add(k.plan, j)
+		if took := time.Since(began); took > time.Second {
+			t.Logf("%s took %v", path, took)
+		}
+		for _, v := range j.violations[:min(len(j.violations), 10)] {
+			t.Errorf("%s, %s with %q: %s", path, k.Deployment, k.Faults, v)
+		}
+	}
+	t.Logf("%d histories\n%s", len(paths), sum)
 }

@@ -39,6 +39,8 @@ var (
 	fault      = flag.String("real.fault", "", "run histories with this `kind` of fault alone")
 	seed       = flag.Uint64("real.seed", 0, "draw the histories from this seed; 0: any")
 	keepAll    = flag.Bool("real.keep", false, "keep all histories, not only those that fail")
+	keepIn     = flag.String("real.out", "", "keep histories in this `directory` (default: that for temporary files)")
+	judgeAgain = flag.String("real.judge", "", "judge the histories that are kept in this `directory` again, and run none")
 	parallel   = flag.Int("real.parallel", 4, "histories at once")
 )
 

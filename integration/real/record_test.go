@@ -29,6 +29,11 @@ type record struct {
 	TTL     time.Duration `json:"ttl,omitempty"` // of a grant: what certainly remains
 	WaitTTL time.Duration `json:"wait_ttl,omitempty"`
 
+	Queue    bool `json:"queue,omitempty"`
+	Bury     bool `json:"bury,omitempty"`
+	Holds    int  `json:"holds,omitempty"`
+	Position int  `json:"position,omitempty"`
+
 	// Of calls of the library, and of the register.
 	Party   int `json:"party,omitempty"`  // who acts, unique in its worker: nested calls have the same
 	Handle  int `json:"handle,omitempty"` // of a hold, unique in its worker

@@ -13,15 +13,19 @@ type recorder struct {
 	journal *journal
 }
 
+// Of what may be applied although this process never learns of it, should it be
+// killed meanwhile, there is a record before it is sent, too.
+
 func (s *recorder) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
-	call := now()
-	g, err := s.Store.Acquire(ctx, req)
 	r := record{
-		Op: opAcquire, Call: call, Return: now(), Name: req.Name, Shared: req.Mode == store.Shared,
-		ID: req.ID, Owner: req.Owner, WaitTTL: req.WaitTTL, Outcome: outcome(err), Error: message(err),
+		Op: opAcquire, Call: now(), Name: req.Name, Shared: req.Mode == store.Shared, Queue: req.Queue,
+		ID: req.ID, Owner: req.Owner, WaitTTL: req.WaitTTL, Outcome: unknown,
 	}
+	s.journal.add(r)
+	g, err := s.Store.Acquire(ctx, req)
+	r.Return, r.Outcome, r.Error = now(), outcome(err), message(err)
 	if err == nil {
-		r.Token, r.TTL, r.Outcome = g.Token, g.TTL, queued
+		r.Token, r.TTL, r.Holds, r.Position, r.Outcome = g.Token, g.TTL, g.Holds, g.Position, queued
 		if g.Held {
 			r.Outcome = held
 		}
@@ -42,9 +46,7 @@ func (s *recorder) Renew(ctx context.Context, refs []store.Ref) []error {
 
 func (s *recorder) Release(ctx context.Context, ref store.Ref) error {
 	call := now()
-	// The request may be applied although this process never learns of it: should
-	// it be killed meanwhile, the call alone tells that the hold was given up.
-	s.journal.add(record{Op: opRelease, Call: call, Name: ref.Name, ID: ref.ID, Owner: ref.Owner, Outcome: unknown})
+	s.journal.add(record{Op: opRelease, Call: call, Name: ref.Name, ID: ref.ID, Owner: ref.Owner, Bury: ref.Bury, Outcome: unknown})
 	err := s.Store.Release(ctx, ref)
 	s.journal.add(ended(opRelease, call, now(), ref, err))
 	return err
@@ -53,7 +55,7 @@ func (s *recorder) Release(ctx context.Context, ref store.Ref) error {
 func ended(op string, call, at moment, ref store.Ref, err error) record {
 	return record{
 		Op: op, Call: call, Return: at, Name: ref.Name, Shared: ref.Mode == store.Shared,
-		ID: ref.ID, Owner: ref.Owner, TTL: ref.TTL, Outcome: outcome(err), Error: message(err),
+		ID: ref.ID, Owner: ref.Owner, TTL: ref.TTL, Bury: ref.Bury, Outcome: outcome(err), Error: message(err),
 	}
 }
 

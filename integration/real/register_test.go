@@ -73,11 +73,11 @@ func answer(reply rueidis.RedisResult) (version int, ok bool, err error) {
 
 // access is one that the register took.
 type access struct {
-	write   bool
-	token   uint64
-	version int
-	base    int    // of a write
-	writer  string // of a write
+	Write   bool
+	Token   uint64
+	Version int
+	Base    int    // of a write
+	Writer  string // of a write
 }
 
 // taken returns all that was taken, in its order.
@@ -91,9 +91,9 @@ func taken(t testing.TB, server *redistest.Server, key string) (all []access) {
 		var a access
 		var kind string
 		fields := strings.NewReader(line)
-		_, err := fmt.Fscan(fields, &kind, &a.token, &a.version)
-		if a.write = kind == "w"; a.write && err == nil {
-			_, err = fmt.Fscan(fields, &a.base, &a.writer)
+		_, err := fmt.Fscan(fields, &kind, &a.Token, &a.Version)
+		if a.Write = kind == "w"; a.Write && err == nil {
+			_, err = fmt.Fscan(fields, &a.Base, &a.Writer)
 		}
 		if err != nil {
 			t.Fatalf("the log of the register has %q: %v", line, err)

@@ -1,0 +1,187 @@
+package real
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/dlock-go/dlock/integration/model"
+)
+
+// timed is a step of the model, and when it may have happened.
+type timed struct {
+	model.Step
+	from, to moment
+}
+
+// What happened at a real server is known from outside only, so a step may have
+// happened at any time from the sending of its call to the answer. Calls of
+// unknown outcome and the ends of leases would leave too many orders to be tried
+// if nothing more were known; but what is known later of an id says a lot of what
+// happened to it earlier.
+
+// operations are the steps of a name for Porcupine.
+func (s *script) operations() (all []porcupine.Operation) {
+	for _, a := range s.attempts {
+		s.enter(a)
+	}
+	s.steps = append(s.steps, timed{model.Step{Kind: model.Over}, never - 1, never - 1})
+	slices.SortFunc(s.steps, func(a, b timed) int {
+		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to), cmp.Compare(a.N, b.N))
+	})
+	for _, step := range s.steps {
+		all = append(all, porcupine.Operation{Input: &step.Step, Call: int64(step.from), Return: int64(step.to)})
+	}
+	return all
+}
+
+func (s *script) add(step model.Step, from, to moment) {
+	step.Open = to == never
+	s.steps = append(s.steps, timed{step, from, to})
+}
+
+// enter enters all that is known of an id.
+func (s *script) enter(a *attempt) {
+	released := false
+	for i, c := range a.calls {
+		step := model.Step{Kind: model.Answered, N: c.n, Call: s.call(a, c)}
+		switch {
+		case c.Outcome == refused || c.Op == opRenew && c.Outcome == unknown:
+			// Nothing happened, or nothing but that a lease may last longer.
+		case c.Op == opAcquire && !c.certain():
+			step.Kind = model.Unanswered
+			s.add(step, c.Call, a.settled(i))
+			s.expiry(a, i)
+		case c.Op == opRelease && c.Outcome == unknown:
+			// It may be repeated until it is certain, which adds nothing.
+			if to, found := a.gone(i); !found && !released {
+				step.Kind = model.Unanswered
+				s.add(step, c.Call, to)
+			}
+			released = true
+		case c.Op == opRelease && s.e.Doubled:
+			step.Kind = model.Unanswered // the answer is that to the second copy
+			s.add(step, c.Call, c.Return)
+		default:
+			// A place may have been taken first, and granted within the same call.
+			if c.Op == opAcquire && c.Queue {
+				half := step
+				half.Kind = model.Unanswered
+				s.add(half, c.Call, c.Return)
+			}
+			s.add(step, c.Call, c.Return)
+			if c.gives() {
+				s.expiry(a, i)
+			}
+		}
+	}
+	for _, r := range a.events {
+		s.add(model.Step{Kind: model.Told, ID: a.id, Token: r.Token}, a.promoted(r), r.Call)
+	}
+}
+
+// call is what the model is told of c.
+func (s *script) call(a *attempt, c *request) *model.Call {
+	return &model.Call{
+		Op: model.Op(c.Op), ID: a.id, Owner: s.number(c.Owner), Shared: c.Shared, Queue: c.Queue,
+		Bury:    c.Bury && c.Outcome != unknown,
+		Outcome: model.Outcome(c.Outcome), Token: c.Token, Holds: c.Holds, Position: c.Position,
+	}
+}
+
+// settled is from when on it makes no difference any more whether the i-th call,
+// an ask of unknown outcome, was applied: its id has a place or a hold by another
+// one, or was buried.
+func (a *attempt) settled(i int) moment {
+	for _, c := range a.calls[i+1:] {
+		if c.gives() || c.Op == opRelease && c.Outcome != unknown {
+			return c.Return
+		}
+	}
+	return never
+}
+
+// gone is when an id that the i-th call, a release, may have removed was gone for
+// certain; found, if it was there until a later release.
+func (a *attempt) gone(i int) (to moment, found bool) {
+	for _, c := range a.calls[i+1:] {
+		if c.Op == opRelease && c.Outcome == done {
+			return c.Return, true
+		}
+		if c.Op == opRelease && c.Outcome == lost {
+			return c.Return, false
+		}
+	}
+	return never, false
+}
+
+// promoted is when the promotion that an event tells of can have been first: after
+// the last answer that knows of a smaller token only.
+func (a *attempt) promoted(event record) (from moment) {
+	from = a.calls[0].Call
+	for _, c := range a.calls {
+		if c.Op == opAcquire && c.Outcome == queued && c.Token < event.Token && c.Call < event.Call {
+			from = max(from, c.Call)
+		}
+	}
+	return from
+}
+
+// Redis looks at each access what has expired. A server's clock may differ from
+// that of the machine in the meaning of a second by next to nothing.
+const slack = 50 * time.Millisecond
+
+// expiry enters the ghost that ends what the i-th call gave, unless it is known
+// that the id was still there later.
+func (s *script) expiry(a *attempt, i int) {
+	c := a.calls[i]
+	from, to := s.expires(c), never
+	latest := never
+	if _, killed := s.e.Killed[a.worker]; !killed && !s.e.Etcd && len(s.e.Lossy) == 0 && c.certain() {
+		latest = c.Return.plus(max(s.e.TTL, c.WaitTTL) + slack)
+	}
+	for _, later := range a.calls[i+1:] {
+		if !later.certain() {
+			latest = never // it may have been made longer
+			continue
+		}
+		there := later.Outcome == done
+		if there && later.Call <= latest && !a.asks(i, from) {
+			return
+		}
+		if there || later.gives() || later.Outcome == lost {
+			to = later.Return
+			break
+		}
+	}
+	to = min(to, latest)
+	if from <= to {
+		s.add(model.Step{Kind: model.Expires, N: c.n, ID: a.id}, from, to)
+	}
+}
+
+// asks: after the i-th call there is an ask of this id that may have been applied
+// after a moment, and so may have brought it back.
+func (a *attempt) asks(i int, from moment) bool {
+	return slices.ContainsFunc(a.calls[i+1:], func(c *request) bool {
+		return c.Op == opAcquire && (c.gives() || !c.certain()) && (c.Return > from || !c.certain())
+	})
+}
+
+// expires is when the lease that a call gave can have ended first, at a server
+// that counts in milliseconds.
+func (s *script) expires(c *request) moment {
+	lease := c.WaitTTL
+	if c.Op == opRenew || c.Outcome == held {
+		lease = c.TTL
+	}
+	ends := c.Call.plus(lease - rounding)
+	for _, span := range s.e.Lossy {
+		if c.Call <= span.To && ends >= span.From {
+			ends = min(ends, max(c.Call, span.From))
+		}
+	}
+	return max(ends, c.Call)
+}
