@@ -66,7 +66,7 @@ func (a *ask) run(ctx context.Context) (store.Grant, error) {
 func (a *ask) otherwise(e *entry) clientv3.Op {
 	get := clientv3.OpGet(a.dir, clientv3.WithPrefix())
 	l := a.s.leases.of(placesFor(a.req)).current()
-	if !a.req.Queue || a.req.Mode != store.Exclusive || l == nil || l.remains(a.began) < a.req.WaitTTL/3 {
+	if !a.req.Queue || a.req.Mode != store.Exclusive || l == nil || l.remains(a.began) < a.req.WaitTTL/3 || !a.s.claims.alone(a.claim) {
 		return get
 	}
 	a.place = l

@@ -35,10 +35,16 @@ type claims struct {
 	s    *Store
 	mu   sync.Mutex
 	m    map[string]*claim
+	of   map[party]int // how many there are of an owner on a name
 	due  dueHeap       // one item for each claim, with a deadline that it had once
 	wake chan struct{} // holds one: the first item has changed
 	on   bool          // the sweeper runs
 }
+
+// party is an owner on a name.
+type party struct{ dir, owner string }
+
+func (c *claim) party() party { return party{c.dir, c.req.Owner} }
 
 // item may be early: the sweeper looks at the claim and puts it back.
 type item struct {
@@ -68,6 +74,7 @@ func (cs *claims) track(req store.Request, dir, key string) *claim {
 	if c == nil {
 		c = &claim{req: req, dir: dir, key: key}
 		cs.m[req.ID] = c
+		cs.of[c.party()]++
 		c.deadline = time.Now().Add(max(req.TTL, req.WaitTTL))
 		cs.schedule(c)
 	}
@@ -97,9 +104,20 @@ func (cs *claims) find(id string) *claim {
 func (cs *claims) forget(c *claim) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	if cs.m[c.req.ID] == c {
-		delete(cs.m, c.req.ID)
+	if cs.m[c.req.ID] != c {
+		return
 	}
+	delete(cs.m, c.req.ID)
+	if cs.of[c.party()]--; cs.of[c.party()] == 0 {
+		delete(cs.of, c.party())
+	}
+}
+
+// alone: this handle has no other claim of the same owner on the name.
+func (cs *claims) alone(c *claim) bool {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	return cs.of[c.party()] <= 1
 }
 
 // held notes a confirmed hold. It returns false if the claim's time is up.

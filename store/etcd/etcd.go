@@ -102,7 +102,7 @@ func newStore(ctx context.Context, c *clientv3.Client, opts *Options) (*Store, e
 	s := &Store{client: c, keys: layout{o.Prefix}, minTTL: minTTL, sinks: sinks.New()}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.leases = leases{s: s, m: make(map[leaseKind]*shared)}
-	s.claims = claims{s: s, m: make(map[string]*claim), wake: make(chan struct{}, 1)}
+	s.claims = claims{s: s, m: make(map[string]*claim), of: make(map[party]int), wake: make(chan struct{}, 1)}
 	s.rooms = rooms{s: s, m: make(map[string]*room)}
 	s.departures = departures{m: make(map[string]*departure)}
 	s.tasks.Go(func() { s.sinks.Deliver(s.ctx) })
