@@ -56,3 +56,13 @@ func TestHeir(t *testing.T) {
 }
 
 var closedChan = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+
+// What was granted to an id that was asked for more than once may be a re-entry,
+// and the tokens after that one another's.
+func TestTenureOfAnIDAskedForTwice(t *testing.T) {
+	n := &tenure{spare: 5}
+	n.buildOn(&party{attempts: 1})
+	assert.Equal(t, 5, n.spare)
+	n.buildOn(&party{attempts: 2})
+	assert.Zero(t, n.spare)
+}

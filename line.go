@@ -2,6 +2,7 @@ package dlock
 
 import (
 	"container/list"
+	"errors"
 	"time"
 
 	"github.com/dlock-go/dlock/store"
@@ -32,11 +33,12 @@ type ticket struct {
 	place *list.Element // nil when not waiting
 	front bool          // counted in admitted
 
-	attempt *attempt // by which the call asks at the store
-	covered bool     // it waits at the front, and the envoy asks
-	failed  error    // why the envoy could not
-	hold    *Hold    // what it was served: nothing is left to ask for
-	envoy   *envoy   // to go on asking with attempt
+	attempt *attempt  // by which the call asks at the store
+	covered bool      // it waits at the front, and the envoy asks
+	since   time.Time // it is covered
+	failed  error     // why the envoy could not
+	hold    *Hold     // what it was served: nothing is left to ask for
+	envoy   *envoy    // to go on asking with attempt
 }
 
 // join adds a ticket for p and admits it at once if it can be.
@@ -105,12 +107,19 @@ func (l *line) dismiss() {
 	}
 }
 
-// uncover lets the writer at the front look for himself, or fail.
+// uncover lets the writer at the front look for himself, or fail with what the
+// envoy met. That the store has been silent for a whole TTL ends his wait, too, if
+// he has waited for half of that; else he has patience of his own.
 func (l *line) uncover(err error) {
-	if t := l.writer; t != nil && t.covered {
-		t.covered, t.failed = false, err
-		close(t.turn)
+	t := l.writer
+	if t == nil || !t.covered {
+		return
 	}
+	if errors.Is(err, ErrUnavailable) && time.Since(t.since) < t.terms.ttl/2 {
+		err = nil
+	}
+	t.covered, t.failed = false, err
+	close(t.turn)
 }
 
 // excuse lets the waiting tickets of p go on past the line: p holds the lock
@@ -136,7 +145,9 @@ func (l *line) admit(t *ticket) {
 	t.front = true
 	if t.mode == store.Exclusive {
 		l.writer = t
-		t.covered = l.envoy != nil && l.envoy.attempt.suits(t)
+		if l.envoy != nil && l.envoy.attempt.suits(t) {
+			t.covered, t.since = true, time.Now()
+		}
 	}
 }
 

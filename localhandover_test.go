@@ -364,9 +364,16 @@ func TestLocalHandoverTellsOfAnOutage(t *testing.T) {
 		second := <-got[0]
 		s.goDown()
 		began := time.Now()
+		late := make(chan time.Duration)
+		time.AfterFunc(ttl*2/3, func() {
+			_, err := c.Mutex("m").LockContext(t.Context())
+			assert.ErrorIs(t, err, dlock.ErrUnavailable)
+			late <- time.Since(began)
+		})
 		_, ok := <-got[1]
 		assert.False(t, ok)
-		assert.LessOrEqual(t, time.Since(began), ttl+waitTTL)
+		assert.InDelta(t, ttl, time.Since(began), float64(waitTTL))
+		assert.InDelta(t, 2*ttl, <-late, float64(waitTTL), "it comes to the front when the other leaves, and asks for itself")
 		s.recover()
 		_ = second.Unlock()
 	})
