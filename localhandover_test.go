@@ -2,6 +2,7 @@ package dlock_test
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -282,6 +283,30 @@ func TestLocalHandoverToOneWhoLeaves(t *testing.T) {
 			last := <-got[2]
 			require.NotNil(t, last)
 			require.NoError(t, last.Unlock())
+			synctest.Wait()
+			wantFree(t, s, "m")
+		})
+	}
+}
+
+// The same of one who waits behind the envoy, where it is certain to happen: with
+// one processor nobody runs between the cancel and the hand-over.
+func TestLocalHandoverToOneWhoHasLeft(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	for range 5 {
+		synctest.Test(t, func(t *testing.T) {
+			s := memory.New()
+			ctx, cancel := context.WithCancel(t.Context())
+			first, got := handing(t, open(t, s, nil), t.Context(), ctx, t.Context())
+			require.NoError(t, first.Unlock())
+			second := <-got[0]
+			synctest.Wait()
+			cancel()
+			require.NoError(t, second.Unlock())
+			if h, ok := <-got[1]; ok {
+				require.NoError(t, h.Unlock())
+			}
+			require.NoError(t, (<-got[2]).Unlock())
 			synctest.Wait()
 			wantFree(t, s, "m")
 		})
