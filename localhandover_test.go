@@ -313,6 +313,23 @@ func TestLocalHandoverToOneWhoHasLeft(t *testing.T) {
 	}
 }
 
+// What woke a call in the moment in which it was served is looked at by the envoy.
+func TestLocalHandoverKeepsTheEvent(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New()
+		first, got := handing(t, open(t, s, nil), t.Context(), t.Context())
+		began := time.Now()
+		_, err := s.Break(t.Context(), "m") // the place is granted
+		require.NoError(t, err)
+		require.NoError(t, first.Unlock()) // and its call served, who does not know
+		third := <-got[1]
+		assert.Zero(t, time.Since(began))
+		_ = (<-got[0]).Unlock()
+		require.NoError(t, third.Unlock())
+	})
+}
+
 // Loss, of a lease that was passed on, is told to who has it.
 func TestLocalHandoverLosesWithTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
