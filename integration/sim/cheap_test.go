@@ -157,6 +157,38 @@ func TestCheapCheckers(t *testing.T) {
 			h.Closed = []int{0}
 		}},
 
+		{"asks when the store is back", overslept, true, func(h hand) { h.queued(1, 0, 5, 1, 0); h.queued(1, 100, 105, 1, 0); back(h, 100) }},
+		{"sleeps when the store is back", overslept, false, func(h hand) { h.queued(1, 0, 5, 1, 0); h.queued(1, 101, 105, 1, 0); back(h, 100) }},
+		{"asks when it may again", overslept, true, func(h hand) { h.queued(1, 95, 98, 1, 0); h.queued(1, 105, 108, 1, 0); back(h, 100) }},
+		{"asks already", overslept, true, func(h hand) { h.queued(1, 95, 101, 1, 0); h.queued(1, 150, 155, 1, 0); back(h, 100) }},
+		{"a try sleeps when the store is back", overslept, true, func(h hand) {
+			h.call(Acquire, 1, 0, 5, Unknown, try)
+			h.call(Acquire, 1, 101, 105, Busy, try)
+			back(h, 100)
+		}},
+		{"another client is back", overslept, true, func(h hand) {
+			h.queued(1, 0, 5, 1, 0)
+			h.queued(1, 101, 105, 1, 0)
+			h.Reconnects = []Reconnect{{1, ms(100)}}
+		}},
+
+		{"lost before it was released", disowned, true, func(h hand) {
+			h.held(1, 0, 1, 1)
+			h.call(Release, 1, 10, 20, Lost)
+			h.claim(1, 0, 1, 10, 1, func(c *Claim) { c.Disowned = true })
+		}},
+		{"lost before it was released, and granted to a late copy", disowned, true, func(h hand) {
+			h.held(1, 0, 1, 1)
+			h.call(Release, 1, 10, 20, Lost, arrivedToo(40, Done))
+			h.claim(1, 0, 1, 10, 1, func(c *Claim) { c.Disowned = true })
+		}},
+		{"released, and called lost", disowned, false, func(h hand) {
+			h.held(1, 0, 1, 1)
+			h.call(Release, 1, 10, 20, Unknown, arrived(15, Done))
+			h.call(Release, 1, 21, 22, Lost)
+			h.claim(1, 0, 1, 10, 1, func(c *Claim) { c.Disowned = true })
+		}},
+
 		{"claimed for a lease", overstayed, true, func(h hand) { h.held(1, 0, 5, 1); h.claim(1, 0, 5, 1000, 1) }},
 		{"claimed for a lease from the reply", overstayed, false, func(h hand) { h.held(1, 0, 5, 1); h.claim(1, 0, 5, 1005, 1) }},
 		{"claimed for a lease from a renewal", overstayed, true, func(h hand) {
@@ -218,6 +250,9 @@ func TestCheapCheckers(t *testing.T) {
 		}
 	}
 }
+
+// back has client 0 told that the store can be reached again.
+func back(h hand, when int) { h.Reconnects = append(h.Reconnects, Reconnect{0, ms(when)}) }
 
 // handOver has one holder and one who waits; the first releases from 10 to 20.
 func handOver(h hand, granted, claimed int) {

@@ -122,6 +122,7 @@ type Claim struct {
 	Called      Moment // the call of Lock
 	From, Until Moment
 	Lost        bool `json:",omitempty"`
+	Disowned    bool `json:",omitempty"` // it was unlocked in time, and Unlock called it lost
 }
 
 // Mark is a moment from which on holds with a token up to Token are gone,
@@ -133,6 +134,13 @@ type Mark struct {
 	Token    uint64
 }
 
+// Reconnect is a moment at which a client was told that the store can be reached
+// again, and that it may have missed anything.
+type Reconnect struct {
+	Client int
+	At     Moment
+}
+
 // History is what happened in a run of a plan.
 type History struct {
 	Plan       Plan
@@ -140,6 +148,7 @@ type History struct {
 	Promotions []Promotion
 	Claims     []*Claim
 	Marks      []Mark
+	Reconnects []Reconnect
 	Closed     []int // clients that were closed and could not clear up
 	Operations int   // calls of the clients that were begun
 	Effects    map[Kind]int
@@ -283,6 +292,12 @@ func (h *History) mark(name string, from Moment, token uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.Marks = append(h.Marks, Mark{name, from, h.moment(), token})
+}
+
+func (h *History) reconnected(client int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.Reconnects = append(h.Reconnects, Reconnect{client, h.moment()})
 }
 
 // outcome classifies an answer.

@@ -174,7 +174,10 @@ func (b *bout) give(h *held) {
 	p := b.world.plan
 	switch {
 	case err == nil:
-	case errors.Is(err, dlock.ErrLost): // the claim says whether that was in order
+	case errors.Is(err, dlock.ErrLost):
+		if !errors.Is(h.hold.Err(), dlock.ErrLost) {
+			b.world.history.disowned(h)
+		}
 	case errors.Is(err, dlock.ErrClosed) && len(p.Deeds) > 0:
 	case (errors.Is(err, dlock.ErrUnavailable) || errors.Is(err, store.ErrRefused)) && len(p.Faults) > 0:
 	default:
@@ -226,4 +229,11 @@ func (h *History) given(x *held) {
 		x.claim.Until = now
 		h.live = slices.Delete(h.live, i, i+1)
 	}
+}
+
+// disowned writes down that Unlock called a hold lost that it had ended itself.
+func (h *History) disowned(x *held) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	x.claim.Disowned = true
 }

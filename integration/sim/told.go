@@ -1,6 +1,10 @@
 package sim
 
-import "maps"
+import (
+	"maps"
+	"slices"
+	"time"
+)
 
 // These checkers ask whether a client acts on what it is told, and goes on while
 // it is told nothing.
@@ -100,6 +104,58 @@ func givenUp(h *History) []Violation {
 		if until := alive[c.ID]; c.Returned < until {
 			found = append(found, violation("given up", "%q: the last release of #%d failed at %v, and it may be there until %v",
 				c.Name, c.ID, c.Returned.time(), until.time()))
+		}
+	}
+	return found
+}
+
+// rest is the shortest time between two asks for one id.
+const rest = 10 * time.Millisecond
+
+// overslept: who waits asks again when the store can be reached again. A try is
+// no wait; it asks at its own times.
+func overslept(h *History) []Violation {
+	if len(h.Reconnects) == 0 {
+		return nil
+	}
+	asks := make(map[int][]*Call) // of each id, in their order
+	for _, c := range h.Calls {
+		if c.Op == Acquire && c.Queue {
+			asks[c.ID] = append(asks[c.ID], c)
+		}
+	}
+	var found []Violation
+	for _, r := range h.Reconnects {
+		for id, list := range asks {
+			if list[0].Client != r.Client {
+				continue
+			}
+			next := slices.IndexFunc(list, func(c *Call) bool { return c.Sent >= r.At })
+			if next <= 0 || list[next-1].Returned > r.At {
+				continue
+			}
+			if due := max(r.At.time(), list[next-1].Sent.time()+rest); list[next].Sent.time() > due {
+				found = append(found, violation("overslept", "%q: the client of #%d was told at %v that the store is back, and it asks at %v",
+					list[next].Name, id, r.At.time(), list[next].Sent.time()))
+			}
+		}
+	}
+	return found
+}
+
+// disowned: Unlock does not call a hold lost that one of its own requests released.
+func disowned(h *History) []Violation {
+	released := make(map[int]bool)
+	for _, c := range h.Calls {
+		if c.Op == Release {
+			released[c.ID] = released[c.ID] || len(c.Arrivals) > 0 && c.Arrivals[0].Outcome == Done // not by a late copy
+		}
+	}
+	var found []Violation
+	ids := h.claimedIDs()
+	for _, c := range h.Claims {
+		if l := ids[c.grantID()]; c.Disowned && l != nil && released[l.ID] {
+			found = append(found, violation("disowned", "%q: token %d was released, and Unlock calls it lost", c.Name, c.Token))
 		}
 	}
 	return found

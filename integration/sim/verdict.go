@@ -24,7 +24,7 @@ func Judge(h *History) []Violation {
 	}
 	for _, check := range []func(*History) []Violation{
 		overlaps, claimTokens, twins, earlyGrants, queueOrder, lateGrants, abandoned,
-		outlived, givenUp, overstayed, stale, prompt,
+		outlived, givenUp, overslept, disowned, overstayed, stale, prompt,
 	} {
 		found = append(found, check(h)...)
 	}

@@ -119,6 +119,7 @@ func (w *world) prepare(f *Fault) {
 			l := s.link
 			s.mu.Unlock()
 			if f.Client < 0 || f.Client == i {
+				w.history.reconnected(i)
 				l.behind.Emit(store.Event{})
 			}
 		}
