@@ -32,6 +32,11 @@ func Check(operations []porcupine.Operation, bound time.Duration) (v Verdict, st
 	return Undecided, ""
 }
 
+// Allows reports whether an order is found within the bound.
+func Allows(operations []porcupine.Operation, bound time.Duration) bool {
+	return porcupine.CheckOperationsTimeout(lockModel(), operations, bound) == porcupine.Ok
+}
+
 // describe says where the longest order ends that the model allows.
 func describe(operations []porcupine.Operation, bound time.Duration) string {
 	_, info := porcupine.CheckOperationsVerbose(lockModel(), operations, bound)

@@ -27,6 +27,7 @@ type lockState struct {
 	buried []burial
 	top    uint64 // the greatest token known to have been issued
 	over   bool
+	broken bool // a promise was
 }
 
 type modelHold struct {
@@ -43,6 +44,7 @@ type modelPlace struct {
 	id, owner int
 	shared    bool
 	lease     int // 0: it has expired
+	promise   uint64
 }
 
 type burial struct{ id, n int }
@@ -75,6 +77,9 @@ func (l *lockState) step(s *Step) (bool, any) {
 		return true, l
 	}
 	ok, next := l.happen(s)
+	if next.(*lockState).broken {
+		return false, l
+	}
 	if s.Open && ok && l.equal(next.(*lockState)) {
 		return false, l
 	}
@@ -92,7 +97,7 @@ func (l *lockState) happen(s *Step) (bool, any) {
 		return l.call(s)
 	case Told:
 		i := l.findHold(s.ID)
-		if i < 0 || !l.holds[i].promoted || !l.holds[i].admits(s.Token) {
+		if i < 0 || !l.holds[i].promoted && !s.Plain || !l.holds[i].admits(s.Token) {
 			return false, l
 		}
 		if l.holds[i].token == s.Token {
@@ -225,6 +230,7 @@ func (l *lockState) acquire(c *Call, n int) answer {
 		return l.held(i)
 	}
 	if token, after, ok := l.grantable(c.Owner, c.ID, c.Shared); ok {
+		token = l.promised(token, after, c.Promise)
 		l.grant(modelHold{id: c.ID, owner: c.Owner, shared: c.Shared, token: token, after: after, leases: with("", n)})
 		return l.held(l.findHold(c.ID))
 	}
@@ -237,7 +243,7 @@ func (l *lockState) acquire(c *Call, n int) answer {
 	}
 	i := l.findPlace(c.ID)
 	if i < 0 {
-		l.queue = append(l.queue, modelPlace{c.ID, c.Owner, c.Shared, n})
+		l.queue = append(l.queue, modelPlace{c.ID, c.Owner, c.Shared, n, c.Promise})
 		i = len(l.queue) - 1
 	}
 	l.queue[i].lease = n
@@ -343,10 +349,23 @@ func (l *lockState) grant(h modelHold) {
 }
 
 func (l *lockState) grantWaiting(p modelPlace, token, after uint64) {
+	token = l.promised(token, after, p.promise)
 	l.grant(modelHold{
 		id: p.id, owner: p.owner, shared: p.shared, token: token, after: after, promoted: true,
 		place: p.lease, leases: with("", PromotedLease),
 	})
+}
+
+// promised is the token of a grant, which is the one that was promised if it is a
+// new one. So an order in which grants are made that nobody was told of is given
+// up at once.
+func (l *lockState) promised(token, after, promise uint64) uint64 {
+	if token != 0 || promise == 0 {
+		return token
+	}
+	l.broken = l.broken || promise <= after
+	l.top = max(l.top, promise)
+	return promise
 }
 
 // promote grants from the head of the queue as far as the rules allow.
@@ -396,7 +415,7 @@ func (l *lockState) findPlace(id int) int {
 }
 
 func (l *lockState) clone() *lockState {
-	return &lockState{slices.Clone(l.holds), slices.Clone(l.queue), slices.Clone(l.buried), l.top, l.over}
+	return &lockState{slices.Clone(l.holds), slices.Clone(l.queue), slices.Clone(l.buried), l.top, l.over, l.broken}
 }
 
 // with adds a lease to a list of them.

@@ -38,6 +38,7 @@ type Call struct {
 	Outcome             Outcome
 	Token               uint64
 	Holds, Position     int
+	Promise             uint64 // the one token that its id is ever granted anew; 0: not known
 }
 
 // Kind is what an operation of the model is.
@@ -67,6 +68,7 @@ type Step struct {
 	Token uint64  // Told, end of what a promotion gave
 	Ended []*Step // Noticed: ghosts
 	Open  bool    // it may happen at any time, or not at all
+	Plain bool    // Told: of a hold that was not promoted, too
 }
 
 func (s *Step) String() string {

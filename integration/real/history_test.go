@@ -37,6 +37,11 @@ func draw(rng *rand.Rand, deployment string, seed uint64, faults []kind) plan {
 	}
 	for _, k := range faults {
 		p.Faults = append(p.Faults, k.name)
+		if k.slow {
+			// While it lasts, calls pile up that nobody knows the order of, and each more
+			// of them multiplies the orders that have to be tried.
+			p.Parties = min(p.Parties, 2)
+		}
 	}
 	return p
 }

@@ -22,17 +22,28 @@ type timed struct {
 // if nothing more were known; but what is known later of an id says a lot of what
 // happened to it earlier.
 
-// operations are the steps of a name for Porcupine.
-func (s *script) operations() (all []porcupine.Operation) {
+// write finds the steps of a name.
+func (s *script) write() {
+	known := s.bounds()
 	for _, a := range s.attempts {
-		s.enter(a)
+		s.enter(a, known)
 	}
 	s.steps = append(s.steps, timed{model.Step{Kind: model.Over}, never - 1, never - 1})
 	slices.SortFunc(s.steps, func(a, b timed) int {
 		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to), cmp.Compare(a.N, b.N))
 	})
-	for _, step := range s.steps {
-		all = append(all, porcupine.Operation{Input: &step.Step, Call: int64(step.from), Return: int64(step.to)})
+}
+
+// operations are the steps for Porcupine: as they are, or with those that were
+// answered so long before their answers at most.
+func (s *script) operations(before time.Duration) (all []porcupine.Operation) {
+	for i := range s.steps {
+		step := &s.steps[i]
+		from := step.from
+		if answered := step.Kind == model.Answered || step.Kind == model.Told; answered && before > 0 {
+			from = max(from, step.to.plus(-before))
+		}
+		all = append(all, porcupine.Operation{Input: &step.Step, Call: int64(from), Return: int64(step.to)})
 	}
 	return all
 }
@@ -43,14 +54,19 @@ func (s *script) add(step model.Step, from, to moment) {
 }
 
 // enter enters all that is known of an id.
-func (s *script) enter(a *attempt) {
+func (s *script) enter(a *attempt, known []*bound) {
 	released := false
 	for i, c := range a.calls {
 		step := model.Step{Kind: model.Answered, N: c.n, Call: s.call(a, c)}
 		switch {
 		case c.Outcome == refused || c.Op == opRenew && c.Outcome == unknown:
 			// Nothing happened, or nothing but that a lease may last longer.
+		case c.Op == opRenew && a.keeps(i):
+			// That it is still there says its release.
 		case c.Op == opAcquire && !c.certain():
+			if a.repeats(i) || s.there(a, i) {
+				break
+			}
 			step.Kind = model.Unanswered
 			s.add(step, c.Call, a.settled(i))
 			s.expiry(a, i)
@@ -71,14 +87,16 @@ func (s *script) enter(a *attempt) {
 				half.Kind = model.Unanswered
 				s.add(half, c.Call, c.Return)
 			}
-			s.add(step, c.Call, c.Return)
+			from, to := s.within(known, a, c)
+			s.add(step, from, to)
 			if c.gives() {
 				s.expiry(a, i)
 			}
 		}
 	}
 	for _, r := range a.events {
-		s.add(model.Step{Kind: model.Told, ID: a.id, Token: r.Token}, a.promoted(r), r.Call)
+		from, to := toldWithin(known, r, a.promoted(r))
+		s.add(model.Step{Kind: model.Told, ID: a.id, Token: r.Token, Plain: s.e.Etcd}, from, to)
 	}
 }
 
@@ -88,7 +106,53 @@ func (s *script) call(a *attempt, c *request) *model.Call {
 		Op: model.Op(c.Op), ID: a.id, Owner: s.number(c.Owner), Shared: c.Shared, Queue: c.Queue,
 		Bury:    c.Bury && c.Outcome != unknown,
 		Outcome: model.Outcome(c.Outcome), Token: c.Token, Holds: c.Holds, Position: c.Position,
+		Promise: a.promise(),
 	}
+}
+
+// promise is the one token that an id was granted, as far as known.
+func (a *attempt) promise() uint64 {
+	if token, several := a.token(); !several {
+		return token
+	}
+	return 0
+}
+
+// keeps: the i-th call is the renewal of a hold that is still there when it is
+// released.
+func (a *attempt) keeps(i int) bool {
+	if a.calls[i].Outcome != done || a.promise() == 0 {
+		return false
+	}
+	for _, c := range a.calls[i+1:] {
+		if c.Op == opAcquire || c.Outcome == lost {
+			return false
+		}
+		if c.Op == opRelease && c.Outcome == done {
+			return true
+		}
+	}
+	return false
+}
+
+// repeats: the i-th call, an ask of unknown outcome, follows upon another. Of
+// several in a row any may be the one that was applied.
+func (a *attempt) repeats(i int) bool {
+	return i > 0 && a.calls[i-1].Op == opAcquire && !a.calls[i-1].certain()
+}
+
+// there: when the i-th call, an ask of unknown outcome, may have been applied, its
+// id had a place or a hold for certain.
+func (s *script) there(a *attempt, i int) bool {
+	for _, c := range slices.Backward(a.calls[:i]) {
+		if c.Outcome == lost || c.Op == opRelease {
+			return false
+		}
+		if c.gives() {
+			return s.expires(c) >= a.settled(i)
+		}
+	}
+	return false
 }
 
 // settled is from when on it makes no difference any more whether the i-th call,
@@ -140,7 +204,7 @@ func (s *script) expiry(a *attempt, i int) {
 	from, to := s.expires(c), never
 	latest := never
 	if _, killed := s.e.Killed[a.worker]; !killed && !s.e.Etcd && len(s.e.Lossy) == 0 && c.certain() {
-		latest = c.Return.plus(max(s.e.TTL, c.WaitTTL) + slack)
+		latest = c.Return.plus(max(s.e.TTL, 2*c.WaitTTL) + slack) // a place may be promoted at its very end
 	}
 	for _, later := range a.calls[i+1:] {
 		if !later.certain() {
