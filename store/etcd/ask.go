@@ -41,11 +41,15 @@ func (a *ask) run(ctx context.Context) (store.Grant, error) {
 		Else(otherwise).
 		Commit()
 	if err != nil {
-		over(true)
+		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			over(false, nil) // so nothing was done
+		} else {
+			over(false, err)
+		}
 		return store.Grant{}, a.failed(err)
 	}
 	instead := leaving != nil && !answer.Succeeded && answer.Responses[0].GetResponseTxn().Succeeded
-	over(instead)
+	over(instead, nil)
 	if answer.Succeeded || instead {
 		return a.held(answer.Header.Revision, tokenAt(answer.Header.Revision), 1)
 	}
@@ -201,7 +205,13 @@ func (a *ask) enqueue(ctx context.Context, e *entry) (*view, error) {
 
 // wait keeps a place whose way is not free.
 func (a *ask) wait(ctx context.Context, v *view, w *entry) (store.Grant, *view, bool, error) {
-	a.s.claims.waits(a.claim, w.mod)
+	if !a.s.claims.waits(a.claim, w.mod) {
+		// Its time was up before this answer came, and its key is being deleted,
+		// unless it is written anew before.
+		a.s.claims.forget(a.claim)
+		a.claim = a.s.claims.track(a.req, a.dir, a.key)
+		w.lease = clientv3.NoLease
+	}
 	a.s.rooms.enter(a.claim)
 	l, err := a.placeLease(ctx)
 	if err != nil {
@@ -211,6 +221,7 @@ func (a *ask) wait(ctx context.Context, v *view, w *entry) (store.Grant, *view, 
 	if err != nil || next != nil {
 		return store.Grant{}, next, false, err
 	}
+	a.s.claims.waits(a.claim, w.mod)
 	position := v.position(w.id)
 	return store.Grant{
 		Token: tokenAt(v.rev) | (maxTokens - 1), Position: position, Retry: v.retry(w.owner, position),

@@ -147,13 +147,17 @@ func (cs *claims) renewed(c *claim, ttl time.Duration) bool {
 	return true
 }
 
-// waits notes a confirmed place.
-func (cs *claims) waits(c *claim, mod int64) {
+// waits notes a confirmed place. It returns false if its time was up.
+func (cs *claims) waits(c *claim, mod int64) bool {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
+	if c.over {
+		return false
+	}
 	c.mod = max(c.mod, mod)
 	c.deadline = time.Now().Add(c.req.WaitTTL)
 	cs.schedule(c)
+	return true
 }
 
 func (c *claim) extend(ttl time.Duration) {

@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"sync"
 
@@ -20,7 +21,8 @@ type departure struct {
 
 	mu    sync.Mutex
 	tried []chan struct{} // each closed when a transaction that may remove it is over
-	done  bool            // one has, or may have
+	done  bool            // one has
+	maybe error           // why nobody knows of one whether it has
 }
 
 // begin notes a release, until end is called.
@@ -41,22 +43,23 @@ func (ds *departures) begin(dir, key string) (d *departure, end func()) {
 
 // join returns the release that is on its way, or nil, for a transaction that
 // may remove its hold. over has to be called when that is over: with whether it
-// has removed it, or may have.
-func (ds *departures) join(dir string) (d *departure, over func(done bool)) {
+// has removed it, or with the error that leaves that open.
+func (ds *departures) join(dir string) (d *departure, over func(done bool, maybe error)) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
 	d = ds.m[dir]
 	if d == nil {
-		return nil, func(bool) {}
+		return nil, func(bool, error) {}
 	}
 	tried := make(chan struct{})
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.tried = append(d.tried, tried)
-	return d, func(done bool) {
+	return d, func(done bool, maybe error) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.done = d.done || done
+		d.maybe = cmp.Or(d.maybe, maybe)
 		close(tried)
 	}
 }
@@ -73,8 +76,8 @@ func (d *departure) instead(dir string, op clientv3.Op, otherwise clientv3.Op) c
 }
 
 // removed reports, when the release has found no hold, whether that was because
-// another transaction of this handle had removed it.
-func (d *departure) removed(ctx context.Context) bool {
+// another transaction of this handle had removed it. An error says that it may have.
+func (d *departure) removed(ctx context.Context) (bool, error) {
 	d.mu.Lock()
 	tried := d.tried
 	d.mu.Unlock()
@@ -82,10 +85,13 @@ func (d *departure) removed(ctx context.Context) bool {
 		select {
 		case <-over:
 		case <-ctx.Done():
-			return true // it may have
+			return false, ctx.Err()
 		}
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.done
+	if d.done {
+		return true, nil
+	}
+	return false, d.maybe
 }

@@ -74,5 +74,8 @@ func (s *Store) remove(ctx context.Context, key string, release clientv3.Op, ref
 			found = answer.Txn().Succeeded
 		}
 	}
-	return found || err == nil && d.removed(ctx), err
+	if !found && err == nil {
+		found, err = d.removed(ctx)
+	}
+	return found, err
 }

@@ -66,7 +66,7 @@ func (rs *rooms) enter(c *claim) {
 func (rs *rooms) leave(c *claim) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	if r := rs.m[c.dir]; r != nil {
+	if r := rs.m[c.dir]; r != nil && r.waiting[c.req.ID] == c {
 		r.remove(c.req.ID)
 	}
 }

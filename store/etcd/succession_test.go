@@ -97,3 +97,35 @@ func TestReleaseGrants(t *testing.T) {
 		}
 	}
 }
+
+// A release that finds nothing says so, though a request was on its way that would
+// have taken the hold's place, if that request has certainly failed.
+func TestReleaseFindsNothing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1)
+	h := s.wire.store(t, s.cluster.Endpoints())
+	first, second := locktest.Request("a", 1), locktest.Request("a", 2)
+	if g, err := h.Acquire(t.Context(), first); err != nil || !g.Held {
+		t.Fatalf("got %+v, %v", g, err)
+	}
+	s.wire.on("Txn", hold, 1)
+	released := make(chan error, 1)
+	go func() { released <- h.Release(t.Context(), locktest.RefTo(first)) }()
+	locktest.Poll(t, "the release is on its way", locktest.Patience, func() bool { return s.wire.requests("Txn") == 1 })
+	all, err := s.admin.Leases(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range all.Leases {
+		if _, err := s.admin.Revoke(t.Context(), l.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if g, err := h.Acquire(t.Context(), second); err == nil {
+		t.Fatalf("got %+v on a lease that is gone", g)
+	}
+	s.wire.arrive()
+	if err := <-released; !errors.Is(err, store.ErrLost) {
+		t.Errorf("the release of what was revoked: %v, want ErrLost", err)
+	}
+}
