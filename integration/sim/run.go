@@ -144,7 +144,10 @@ func (b *bout) judge(ctx context.Context, err error, shared, try bool, outer *he
 	p := b.world.plan
 	faulty, deeds := len(p.Faults) > 0, len(p.Deeds) > 0
 	broken := slices.ContainsFunc(p.Deeds, func(d Deed) bool { return d.Break == b.visit.Name })
+	within := outer != nil && !outer.claim.Shared && outer.hold.Err() == nil
 	switch {
+	case within && !faulty && !deeds: // who holds for writing waits for nobody
+		b.world.history.complain(fmt.Sprintf("%q, within its own lock: %v", b.lock.Name(), err))
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 	case errors.Is(err, dlock.ErrHeld) && try:
 	case errors.Is(err, dlock.ErrUpgrade) && !shared:
