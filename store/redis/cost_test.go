@@ -173,3 +173,109 @@ func TestScriptCost(t *testing.T) {
 		}
 	}
 }
+
+// TestRenewalsTravelTogether: a thousand holds are renewed by a handful of calls,
+// but in a cluster, which wants the keys of a call in one slot.
+func TestRenewalsTravelTogether(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := open(t, server.URL())
+	var refs []store.Ref
+	for i := range 1000 {
+		req := newRequest(i)
+		if _, err := s.Acquire(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+		refs = append(refs, refOf(req))
+	}
+	s.Renew(t.Context(), refs[:1]) // loads the script
+	server.MustDo("CONFIG", "RESETSTAT")
+	for i, err := range s.Renew(t.Context(), refs) {
+		if err != nil {
+			t.Fatal(i, err)
+		}
+	}
+	if n := commands(server)["evalsha"]; n > 10 {
+		t.Errorf("%d calls renewed a thousand holds, want at most 10", n)
+	}
+}
+
+// TestRenewalPromotes: a renewal that finds somebody dead lets in who waited
+// behind, and that takes its token from the counter of the name's own partition,
+// whatever else is in the call.
+func TestRenewalPromotes(t *testing.T) {
+	t.Parallel()
+	s := open(t, redistest.Start(t).URL())
+	var refs []store.Ref
+	for i := range 20 {
+		name := "name-" + strconv.Itoa(i)
+		for k, change := range []func(*store.Request){
+			func(r *store.Request) { r.Mode = store.Shared },
+			func(r *store.Request) { r.WaitTTL = 50 * time.Millisecond }, // soon dead
+			func(r *store.Request) { r.Mode = store.Shared },
+		} {
+			req := newRequest(100*k + i)
+			req.Name, req.Queue = name, true
+			change(&req)
+			if _, err := s.Acquire(t.Context(), req); err != nil {
+				t.Fatal(err)
+			}
+			if k == 0 {
+				refs = append(refs, refOf(req))
+			}
+		}
+	}
+	time.Sleep(60 * time.Millisecond) // time of the server, which nothing here can move
+	for i, err := range s.Renew(t.Context(), refs) {
+		if err != nil {
+			t.Fatal(i, err)
+		}
+	}
+	for _, ref := range refs {
+		state, err := s.Inspect(t.Context(), ref.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(state.Holders) != 2 || state.Holders[1].Token > state.Token {
+			t.Errorf("%q: %+v", ref.Name, state)
+		}
+	}
+}
+
+// TestRenewalsThroughOneNodeOfACluster: a client that takes a node of a cluster
+// for a server of its own, as it may behind a proxy, learns that there are slots.
+func TestRenewalsThroughOneNodeOfACluster(t *testing.T) {
+	t.Parallel()
+	node := redistest.StartCluster(t, false).Nodes[0]
+	client, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{node.Addr}, ForceSingleClient: true, DisableCache: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	s, err := redis.New(client, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	var refs []store.Ref
+	for i := range 30 {
+		req := newRequest(i)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		if _, err := s.Acquire(ctx, req); err == nil { // else its slot is elsewhere
+			refs = append(refs, refOf(req))
+		}
+		cancel()
+	}
+	if len(refs) < 3 {
+		t.Fatalf("only %d of 30 names are on the node", len(refs))
+	}
+	for range 2 {
+		for i, err := range s.Renew(t.Context(), refs) {
+			if err != nil {
+				t.Fatal(i, err)
+			}
+		}
+	}
+}

@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -62,6 +63,7 @@ type Store struct {
 	replicas    int
 	replicaWait time.Duration
 	hints       hints
+	slots       atomic.Bool // keys of several partitions were too many for one call
 
 	wakeups *wakeups
 

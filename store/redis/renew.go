@@ -11,11 +11,11 @@ import (
 
 // batch is how many holds one script call renews at most: enough that the cost
 // of a call is shared, few enough that others wait well under a millisecond.
-const batch = 64
+const batch = 128
 
-// Renew implements [store.Store]. Holds of one partition travel together, up to
-// 64 in a script call, and all calls at once. It blocks until all are answered
-// or ctx ends, and works when the server's memory is full.
+// Renew implements [store.Store]. Holds travel together, up to 128 in a script
+// call, in a cluster those of one partition, and all calls at once. It blocks until
+// all are answered or ctx ends, and works when the server's memory is full.
 func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
 	results := make([]error, len(holds))
 	if err := s.ready(ctx); err != nil {
@@ -52,20 +52,24 @@ type renewal struct {
 	keys, args []string
 }
 
-// batches deals the holds to calls by their partition.
+// batches deals the holds to calls, where there are slots by their partition.
 func (s *Store) batches(holds []store.Ref) []*renewal {
+	slots := s.slots.Load() || s.client.Mode() == rueidis.ClientModeCluster
 	var all []*renewal
 	var open [partitions]*renewal
 	for i, ref := range holds {
-		p := partition(ref.Name)
+		p := 0
+		if slots {
+			p = partition(ref.Name)
+		}
 		b := open[p]
 		if b == nil {
-			b = &renewal{keys: []string{s.keys.counter(p)}}
+			b = &renewal{}
 			open[p] = b
 			all = append(all, b)
 		}
 		b.index = append(b.index, i)
-		b.keys = s.keys.appendKeys(b.keys, ref.Name)
+		b.keys = append(b.keys, s.keys.keys(ref.Name)...)
 		b.args = append(b.args, ref.ID, millis(ref.TTL))
 		if len(b.index) == batch {
 			open[p] = nil
@@ -76,7 +80,11 @@ func (s *Store) batches(holds []store.Ref) []*renewal {
 
 // settle writes the results of one call.
 func (s *Store) settle(ctx context.Context, b *renewal, holds []store.Ref, reply rueidis.RedisMessage, err error, results []error) {
-	if notRun(err) {
+	slots := replyIs(err, "CROSSSLOT")
+	if slots { // a cluster that the client takes for one server
+		s.slots.Store(true)
+	}
+	if slots || notRun(err) {
 		// Keys of the batch are on two nodes, or its node is not ready: each
 		// hold for itself has a better chance.
 		for _, i := range b.index {

@@ -21,6 +21,7 @@
 -- An entry is dead when its deadline is before now, in whole milliseconds. That is how Redis
 -- expires keys, and the longer of the two readings of "not after".
 
+local counter = KEYS[1]                 -- key of the token counter of its partition
 local lock, order                       -- keys of the name that is open
 local holds, exclusive, serial, changed -- its numbers, and whether it has to be written back
 local now, micros                       -- the server's present, in ms and µs
@@ -37,7 +38,7 @@ local function keep()
     redis.call('HSET', lock, 'holds', holds, 'exclusive', exclusive, 'serial', serial)
   end
   if issued then
-    redis.call('SET', KEYS[1], string.format('%.0f', last))
+    redis.call('SET', counter, string.format('%.0f', last))
     issued = false
   end
 end
@@ -106,8 +107,8 @@ local function present()
   if now then
     return
   end
-  local counter, time = redis.call('GET', KEYS[1]) or '0', redis.call('TIME')
-  last = string.match(counter, '^%d+$') and tonumber(counter)
+  local value, time = redis.call('GET', counter) or '0', redis.call('TIME')
+  last = string.match(value, '^%d+$') and tonumber(value)
   if not last or last > most then
     foreign('the token counter')
   end

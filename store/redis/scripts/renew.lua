@@ -1,6 +1,6 @@
 -- renew: extend holds to their TTL from now, each for itself.
 --
--- KEYS  1 token counter of the partition; then for each hold 2 keys of its name: lock, order
+-- KEYS  for each hold 3: the token counter of its partition, and of its name lock, order
 -- ARGV  for each hold 2: id, TTL in ms
 --
 -- Returns for each hold 1 renewed, 0 lost, or a string: what went wrong with this one.
@@ -21,6 +21,9 @@ local function renew(k, id, ttl)
     redis.call('PEXPIRE', KEYS[k], ttl)
     return 1
   end
+  if counter ~= KEYS[k - 1] then
+    counter, now = KEYS[k - 1], nil
+  end
   open(k)
   settle()
   local found = 0
@@ -35,7 +38,7 @@ end
 
 local results = {}
 for i = 1, #ARGV / 2 do
-  local ok, result = pcall(renew, 2 * i, ARGV[2 * i - 1], ARGV[2 * i])
+  local ok, result = pcall(renew, 3 * i - 1, ARGV[2 * i - 1], ARGV[2 * i])
   if not ok and type(result) == 'table' then
     result = result.err
   end
