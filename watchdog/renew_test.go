@@ -403,6 +403,31 @@ func TestBatches(t *testing.T) {
 	})
 }
 
+// Leases that began at any time come together: ten thousand of 10 s that were
+// taken within three seconds are renewed a hundred at a time.
+func TestBatchesOfLeasesThatBeganApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Config{}, nil)
+		defer r.w.Close()
+		all := make([]Lease, 10000)
+		for i := range all {
+			r.keep(&all[i], 10*time.Second)
+			if i%100 == 0 {
+				time.Sleep(30 * time.Millisecond)
+			}
+		}
+		pass(10 * time.Second)
+		before := r.callCount()
+		pass(20 * time.Second)
+		renewals := 0
+		for _, c := range r.calls[before:] {
+			renewals += len(c.batch)
+		}
+		require.GreaterOrEqual(t, renewals, 5*len(all))
+		require.GreaterOrEqual(t, renewals/(r.callCount()-before), 100)
+	})
+}
+
 // No more than maxCalls for one class of one shard, and what waits meanwhile
 // goes together.
 func TestCallsAreBounded(t *testing.T) {

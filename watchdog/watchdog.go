@@ -121,9 +121,10 @@ type Watchdog struct {
 	closing sync.Once
 }
 
-// shardCount is fixed: eight mutexes are enough not to be contended by callers
-// that each wait for a store, and more shards would only cut batches smaller.
-const shardCount = 8
+// shardCount is fixed: four mutexes are enough not to be contended by callers
+// that each wait for a store, and more shards would only cut batches smaller. Of
+// ten thousand leases of 10 s a batch has a hundred.
+const shardCount = 4
 
 // New returns a watchdog, or an error wrapping ErrConfig that says what is
 // wrong with cfg. It starts no goroutine. The caller must Close it.
