@@ -1,0 +1,49 @@
+package cancels
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// usage is what this process has of what can leak. Timers are objects that the
+// runtime keeps while they run, so they are among those.
+type usage struct{ goroutines, descriptors, objects int }
+
+func (u usage) String() string {
+	return fmt.Sprintf("%d goroutines, %d descriptors, %d objects", u.goroutines, u.descriptors, u.objects)
+}
+
+func used() usage {
+	runtime.GC()
+	runtime.GC() // what the first has finalised
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	descriptors, _ := os.ReadDir("/proc/self/fd") // none elsewhere than on Linux
+	return usage{runtime.NumGoroutine(), len(descriptors), int(m.HeapObjects)}
+}
+
+// few is how many objects more there may be: buffers and caches come and go, and
+// a leak would be one of each call.
+const few = 2000
+
+// leakAfter is how long it may take until what is no longer needed is gone.
+const leakAfter = 10 * time.Second
+
+// back waits until no more is used than was.
+func back(t *testing.T, when string, was usage) usage {
+	t.Helper()
+	for deadline := time.Now().Add(leakAfter); ; time.Sleep(50 * time.Millisecond) {
+		now := used()
+		if now.goroutines <= was.goroutines && now.descriptors <= was.descriptors && now.objects <= was.objects+few {
+			return now
+		}
+		if time.Now().After(deadline) {
+			stacks := make([]byte, 1<<20)
+			t.Errorf("%s there are %v, and there were %v\n%s", when, now, was, stacks[:runtime.Stack(stacks, true)])
+			return now
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package cancels
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/redistest"
+)
+
+// server is one that can be brought down, with a wire to it.
+type server struct {
+	url, wire string // without a proxy, and through one
+	downs     []down
+	left      func() []string // what it keeps
+	lazy      bool            // what has expired goes when somebody looks
+}
+
+// down is a way for a server to be down.
+type down struct {
+	name       string
+	begin, end func()
+}
+
+func startRedis(t *testing.T) *server {
+	s := redistest.Start(t, "appendonly yes", "appendfsync always")
+	p := redistest.StartProxy(t, s.Addr)
+	s.Client() // connects, which only this goroutine may have fail
+	return &server{
+		url: s.URL(), wire: p.URL(), lazy: true,
+		downs: []down{
+			{"stands still", s.Pause, s.Resume},
+			{"unreachable", func() { p.Blackhole(true) }, func() { p.Blackhole(false) }},
+			{"killed", s.Kill, s.Restart},
+		},
+		left: func() (left []string) {
+			for _, key := range strings.Fields(s.MustDo("KEYS", "*")) {
+				if !strings.HasSuffix(key, "}:token") {
+					left = append(left, "key "+key)
+				}
+			}
+			for _, channel := range strings.Fields(s.MustDo("PUBSUB", "SHARDCHANNELS")) {
+				left = append(left, "subscription to "+channel)
+			}
+			return left
+		},
+	}
+}
+
+func startEtcd(t *testing.T) *server {
+	cluster := etcdtest.Start(t, 1)
+	m := cluster.Members[0]
+	p := etcdtest.StartProxy(t, m.Endpoint)
+	admin := cluster.Client(t)
+	return &server{
+		url: cluster.URL(), wire: p.URL(),
+		downs: []down{
+			{"stands still", m.Pause, m.Resume},
+			{"unreachable", func() { p.Blackhole(true) }, func() { p.Blackhole(false) }},
+			{"killed", m.Kill, m.Restart},
+		},
+		left: func() (left []string) {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			keys, err := admin.Get(ctx, "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+			if err != nil {
+				return []string{err.Error()}
+			}
+			for _, kv := range keys.Kvs {
+				left = append(left, "key "+string(kv.Key))
+			}
+			leases, err := admin.Leases(ctx)
+			if err != nil {
+				return []string{err.Error()}
+			}
+			for _, l := range leases.Leases {
+				left = append(left, fmt.Sprintf("lease %x", l.ID))
+			}
+			if n := m.Watchers(); n > 0 {
+				left = append(left, fmt.Sprint(n, " watches"))
+			}
+			return left
+		},
+	}
+}
