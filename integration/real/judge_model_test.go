@@ -29,17 +29,19 @@ func (e *evidence) checkModel(j *judgement) {
 }
 
 // decide looks for an order in which calls took effect shortly before they were
-// answered, then for others: one is proof enough, and the nearer an order is to
-// that of the answers the sooner it is found. Only if all have been considered
-// there is none.
+// answered, and what is doubtful did not happen, then for others: one is proof
+// enough, and the nearer an order is to that of the answers the sooner it is found.
+// Only if all have been considered there is none.
 func (s *script) decide() (model.Verdict, string) {
 	s.write()
-	for _, before := range []time.Duration{2, 10, 50, 250} {
-		if model.Allows(s.operations(before*time.Millisecond), search/8) {
-			return model.Legal, ""
+	for _, before := range []time.Duration{2, 10, 50, 250, 1000} {
+		for _, believing := range []bool{false, true} {
+			if model.Allows(s.operations(before*time.Millisecond, believing), search/10) {
+				return model.Legal, ""
+			}
 		}
 	}
-	return model.Check(s.operations(0), search)
+	return model.Check(s.operations(0, true), search)
 }
 
 // script is the calls of the store on one name.

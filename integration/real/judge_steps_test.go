@@ -14,6 +14,7 @@ import (
 type timed struct {
 	model.Step
 	from, to moment
+	doubtful bool // it may well not have happened
 }
 
 // What happened at a real server is known from outside only, so a step may have
@@ -28,17 +29,21 @@ func (s *script) write() {
 	for _, a := range s.attempts {
 		s.enter(a, known)
 	}
-	s.steps = append(s.steps, timed{model.Step{Kind: model.Over}, never - 1, never - 1})
+	s.steps = append(s.steps, timed{Step: model.Step{Kind: model.Over}, from: never - 1, to: never - 1})
 	slices.SortFunc(s.steps, func(a, b timed) int {
 		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to), cmp.Compare(a.N, b.N))
 	})
 }
 
 // operations are the steps for Porcupine: as they are, or with those that were
-// answered so long before their answers at most.
-func (s *script) operations(before time.Duration) (all []porcupine.Operation) {
+// answered so long before their answers at most, and without the doubtful ones if
+// they are not believed.
+func (s *script) operations(before time.Duration, believing bool) (all []porcupine.Operation) {
 	for i := range s.steps {
 		step := &s.steps[i]
+		if step.doubtful && !believing {
+			continue
+		}
 		from := step.from
 		if answered := step.Kind == model.Answered || step.Kind == model.Told; answered && before > 0 {
 			from = max(from, step.to.plus(-before))
@@ -48,9 +53,11 @@ func (s *script) operations(before time.Duration) (all []porcupine.Operation) {
 	return all
 }
 
-func (s *script) add(step model.Step, from, to moment) {
+func (s *script) add(step model.Step, from, to moment) { s.enterStep(step, from, to, false) }
+
+func (s *script) enterStep(step model.Step, from, to moment, doubtful bool) {
 	step.Open = to == never
-	s.steps = append(s.steps, timed{step, from, to})
+	s.steps = append(s.steps, timed{step, from, to, doubtful})
 }
 
 // enter enters all that is known of an id.
@@ -68,13 +75,12 @@ func (s *script) enter(a *attempt, known []*bound) {
 				break
 			}
 			step.Kind = model.Unanswered
-			s.add(step, c.Call, a.settled(i))
+			s.enterStep(step, c.Call, a.settled(i), a.giver(i) >= 0)
 			s.expiry(a, i)
 		case c.Op == opRelease && c.Outcome == unknown:
 			// It may be repeated until it is certain, which adds nothing.
 			if to, found := a.gone(i); !found && !released {
-				step.Kind = model.Unanswered
-				s.add(step, c.Call, to)
+				s.leave(a, i, to)
 			}
 			released = true
 		case c.Op == opRelease && s.e.Doubled:
@@ -85,7 +91,7 @@ func (s *script) enter(a *attempt, known []*bound) {
 			if c.Op == opAcquire && c.Queue {
 				half := step
 				half.Kind = model.Unanswered
-				s.add(half, c.Call, c.Return)
+				s.enterStep(half, c.Call, c.Return, true)
 			}
 			from, to := s.within(known, a, c)
 			s.add(step, from, to)
@@ -167,6 +173,23 @@ func (a *attempt) settled(i int) moment {
 	return never
 }
 
+// leave enters a release that may have been applied, and with it the end of the
+// lease before it, which comes to the same.
+func (s *script) leave(a *attempt, i int, to moment) {
+	from := a.calls[i].Call
+	if g := a.giver(i); g >= 0 {
+		from = min(from, s.expires(a.calls[g]))
+	}
+	s.add(model.Step{Kind: model.Expires, N: a.calls[i].n, ID: a.id}, from, to)
+}
+
+// giver is the last call before the i-th that gave a lease for certain; or -1.
+func (a *attempt) giver(i int) int {
+	for i--; i >= 0 && !a.calls[i].gives(); i-- {
+	}
+	return i
+}
+
 // gone is when an id that the i-th call, a release, may have removed was gone for
 // certain; found, if it was there until a later release.
 func (a *attempt) gone(i int) (to moment, found bool) {
@@ -201,6 +224,9 @@ const slack = 50 * time.Millisecond
 // that the id was still there later.
 func (s *script) expiry(a *attempt, i int) {
 	c := a.calls[i]
+	if c.certain() && a.leaves(i) {
+		return
+	}
 	from, to := s.expires(c), never
 	latest := never
 	if _, killed := s.e.Killed[a.worker]; !killed && !s.e.Etcd && len(s.e.Lossy) == 0 && c.certain() {
@@ -222,8 +248,20 @@ func (s *script) expiry(a *attempt, i int) {
 	}
 	to = min(to, latest)
 	if from <= to {
-		s.add(model.Step{Kind: model.Expires, N: c.n, ID: a.id}, from, to)
+		s.enterStep(model.Step{Kind: model.Expires, N: c.n, ID: a.id}, from, to, !c.certain() && a.giver(i) >= 0)
 	}
+}
+
+// leaves: what the i-th call gave is the last that is given for certain before a
+// release of unknown outcome, which is entered with its end.
+func (a *attempt) leaves(i int) bool {
+	for u, c := range a.calls {
+		if c.Op == opRelease && c.Outcome == unknown {
+			_, found := a.gone(u)
+			return !found && a.giver(u) == i
+		}
+	}
+	return false
 }
 
 // asks: after the i-th call there is an ask of this id that may have been applied
