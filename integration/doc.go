@@ -6,7 +6,7 @@
 //   - sim: histories of real clients over the memory store, with faults, judged;
 //     mutants: faults planted in the code, which sim has to find
 //   - real: histories of worker processes on real servers, with faults, judged
-//   - matrix, wakeups, fenced, fence: one promise each, on real servers
+//   - matrix, wakeups, cancels, fenced, fence: one promise each, on real servers
 //   - peers: other libraries through the same faults
 //   - property: random operations against short models
 //   - section: writes what was measured into documents

@@ -53,9 +53,10 @@ func (s *script) operations(before time.Duration, believing bool) (all []porcupi
 	return all
 }
 
-func (s *script) add(step model.Step, from, to moment) { s.enterStep(step, from, to, false) }
+func (s *script) add(step model.Step, from, to moment) { s.doubt(step, from, to, false) }
 
-func (s *script) enterStep(step model.Step, from, to moment, doubtful bool) {
+// doubt is add for what may be doubtful.
+func (s *script) doubt(step model.Step, from, to moment, doubtful bool) {
 	step.Open = to == never
 	s.steps = append(s.steps, timed{step, from, to, doubtful})
 }
@@ -75,7 +76,7 @@ func (s *script) enter(a *attempt, known []*bound) {
 				break
 			}
 			step.Kind = model.Unanswered
-			s.enterStep(step, c.Call, a.settled(i), a.giver(i) >= 0)
+			s.doubt(step, c.Call, a.settled(i), a.giver(i) >= 0)
 			s.expiry(a, i)
 		case c.Op == opRelease && c.Outcome == unknown:
 			// It may be repeated until it is certain, which adds nothing.
@@ -91,7 +92,7 @@ func (s *script) enter(a *attempt, known []*bound) {
 			if c.Op == opAcquire && c.Queue {
 				half := step
 				half.Kind = model.Unanswered
-				s.enterStep(half, c.Call, c.Return, true)
+				s.doubt(half, c.Call, c.Return, true)
 			}
 			from, to := s.within(known, a, c)
 			s.add(step, from, to)
@@ -248,7 +249,7 @@ func (s *script) expiry(a *attempt, i int) {
 	}
 	to = min(to, latest)
 	if from <= to {
-		s.enterStep(model.Step{Kind: model.Expires, N: c.n, ID: a.id}, from, to, !c.certain() && a.giver(i) >= 0)
+		s.doubt(model.Step{Kind: model.Expires, N: c.n, ID: a.id}, from, to, !c.certain() && a.giver(i) >= 0)
 	}
 }
 

@@ -53,12 +53,13 @@ func second(n int) func(*record) { return func(r *record) { r.Holds = n } }
 func of(n int) func(*record) {
 	return func(r *record) { r.Owner = "o" + strings.Repeat(string(rune('0'+n)), 32) }
 }
-func (e *evidence) lossy(x, y int)   { e.Lossy = []span{{atMs(x), atMs(y)}} }
-func atMs(n int) moment              { return moment(time.Duration(n) * time.Millisecond) }
-func onEtcd_(e *evidence)            { e.Etcd = true }
-func doubling(e *evidence)           { e.Doubled = true }
-func ends(at int) func(e *evidence)  { return func(e *evidence) { e.Ends = atMs(at) } }
-func loses(x, y int) func(*evidence) { return func(e *evidence) { e.lossy(x, y) } }
+func atMs(n int) moment             { return moment(time.Duration(n) * time.Millisecond) }
+func likeEtcd(e *evidence)          { e.Etcd = true }
+func doubling(e *evidence)          { e.Doubled = true }
+func ends(at int) func(e *evidence) { return func(e *evidence) { e.Ends = atMs(at) } }
+func loses(x, y int) func(*evidence) {
+	return func(e *evidence) { e.Lossy = []span{{atMs(x), atMs(y)}} }
+}
 
 // Of each pair of histories that differ in one thing, the model allows one.
 func TestModelJudges(t *testing.T) {
@@ -79,7 +80,7 @@ func TestModelJudges(t *testing.T) {
 		{"falsely busy, nothing else known", false, func(s *story) { s.busy(2, 5, 6) }, nil},
 		{"busy while it is released", true, func(s *story) { s.held(1, 0, 2, 1); s.release(1, 3, 6); s.busy(2, 5, 7) }, nil},
 		{"busy long after the lease", false, func(s *story) { s.held(1, 0, 2, 1); s.busy(2, 1100, 1101) }, nil},
-		{"busy long after the lease, on etcd", true, func(s *story) { s.held(1, 0, 2, 1); s.busy(2, 1100, 1101) }, onEtcd_},
+		{"busy long after the lease, on etcd", true, func(s *story) { s.held(1, 0, 2, 1); s.busy(2, 1100, 1101) }, likeEtcd},
 		{"busy after the lease, which a renewal may have kept", true, func(s *story) {
 			s.held(1, 0, 2, 1)
 			s.tell(opRenew, 1, 900, 950, unknown)

@@ -16,13 +16,17 @@
 //   - The register that the locks protect, which checks tokens, has lost no
 //     update and took no token after a greater one.
 //   - Nothing is left at the store when all have gone.
+//   - Porcupine finds an order of all that the store has answered that the model
+//     of package store allows. Where a fault may take holds away, each may end at
+//     any time of it; from when on another copy of the data may be what the store
+//     answers from, nothing is judged so.
 //
 // A history in which the fault made no difference proves nothing; it is counted
 // as void, and too many of them fail the test.
 //
 // More of it: go test -run=TestHistories -real.histories=200 -timeout=2h.
-// A history that fails is kept as a file. Its seed repeats its plan, but not its
-// timing, so look at the records first.
+// A history that fails is kept as a file, and -real.judge judges kept ones again.
+// Its seed repeats its plan, but not its timing, so look at the records first.
 package real
 
 import (
