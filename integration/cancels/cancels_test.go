@@ -66,6 +66,7 @@ func soak(t *testing.T, s *server) {
 		t.Error(err)
 	}
 	on.Close()
+	closed.objects = idle.objects // the handles are closed, but not forgotten
 	t.Logf("closed: %v, %v before it was opened", back(t, "when all is closed", closed), closed)
 	for _, h := range held {
 		locktest.Unlock(t, h)

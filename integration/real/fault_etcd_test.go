@@ -13,7 +13,7 @@ var onEtcd = []string{etcdOne, etcdThree}
 
 // Faults of etcd.
 var etcdFaults = []kind{
-	{name: "member paused", slow: true, on: onEtcd, make: func(h *history) trouble {
+	{name: "member paused", slow: true, zombie: true, on: onEtcd, make: func(h *history) trouble {
 		var m *etcdtest.Member
 		lasts := h.between(h.plan.TTL/2, h.plan.TTL*3/2)
 		return trouble{
@@ -47,7 +47,7 @@ var etcdFaults = []kind{
 			bit:   func(span) bool { return true }, // MoveLeader has seen it
 		}
 	}},
-	{name: "quorum lost", slow: true, on: []string{etcdThree}, make: func(h *history) trouble {
+	{name: "quorum lost", slow: true, zombie: true, on: []string{etcdThree}, make: func(h *history) trouble {
 		lasts := h.between(h.plan.TTL/2, h.plan.TTL*3/2)
 		first := h.rng.IntN(3)
 		two := func(f func(*etcdtest.Member)) {

@@ -24,6 +24,10 @@ type kind struct {
 	moves bool
 	// doubles: calls arrive twice.
 	doubles bool
+	// zombie: when it is over, a leader that does not know yet that it was replaced
+	// may end leases that the new one has renewed (etcd-io/etcd issues 12528 and
+	// 15247), so that what is lost then is the store's loss.
+	zombie bool
 	// forgets: the store begins its tokens anew.
 	forgets bool
 	// lingers is how much longer than else something may be left at the store.

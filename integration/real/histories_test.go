@@ -75,6 +75,10 @@ func one(t *testing.T, sum *table, deployment string, seed uint64, faults []kind
 	}
 }
 
+// wakes is how long a server that stood still may take until it knows what it has
+// missed; that it goes on may be recorded as much too late.
+const wakes = 250 * time.Millisecond
+
 func (h *history) evidence() *evidence {
 	e := &evidence{
 		records: h.records, Killed: map[int]moment{}, Log: map[string][]access{}, TTL: h.plan.TTL, Etcd: h.site.etcd != nil, Ends: never,
@@ -92,6 +96,9 @@ func (h *history) evidence() *evidence {
 		e.Doubled = e.Doubled || k.doubles
 		if k.loses {
 			e.Lossy = append(e.Lossy, h.spans[i])
+		}
+		if k.zombie && h.plan.Deployment == etcdThree {
+			e.Lossy = append(e.Lossy, span{h.spans[i].To.plus(-wakes), h.spans[i].To.plus(wakes)})
 		}
 		if k.moves || k.forgets {
 			e.Ends = min(e.Ends, h.spans[i].From)

@@ -89,17 +89,27 @@ func (e *evidence) checkClaims(j *judgement, claims []*believed) {
 // process that runs.
 const promptly = 50 * time.Millisecond
 
-// checkTold: who is told by the store that a hold is gone does not keep it.
+// checkTold: who is told by the store that a hold is gone does not keep it. Which
+// of several claims with its token that one is cannot be known.
 func (e *evidence) checkTold(j *judgement, grants []*grant, claims []*believed) {
 	byID := map[string][]*grant{}
+	type token struct {
+		name  string
+		token uint64
+	}
+	ids := map[token]int{}
 	for _, g := range grants {
 		byID[g.id] = append(byID[g.id], g)
+		ids[token{g.name, g.token}]++
 	}
 	for _, r := range e.records {
 		if r.Op != opRenew || r.Outcome != lost || len(byID[r.ID]) != 1 {
 			continue
 		}
 		g := byID[r.ID][0]
+		if ids[token{g.name, g.token}] > 1 {
+			continue
+		}
 		for _, c := range claims {
 			if c.worker == r.Worker && c.name == r.Name && c.token == g.token && c.from < r.Call &&
 				c.to > r.Return.plus(promptly) && e.stood(c.worker, r.Return, c.to) < promptly/2 {

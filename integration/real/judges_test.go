@@ -70,6 +70,10 @@ func TestJudges(t *testing.T) {
 		{name: "a loss that is ignored", want: "told", lossy: []span{{0, never}}, records: []record{
 			acquire(1, id1, 0, 1, 10, held), lock(1, 0, 1, 10),
 			{Worker: 1, Op: opRenew, Call: 5 * ms, Return: 6 * ms, Name: "a", ID: id1, Outcome: lost}, end(1, 100)}},
+		{name: "a loss of one of two nested holds", lossy: []span{{0, never}}, records: []record{
+			acquire(1, id1, 0, 1, 10, held), lock(1, 0, 1, 10),
+			{Worker: 1, Op: opAcquire, Call: 2 * ms, Return: 3 * ms, Name: "a", ID: id2, Owner: "o" + id1, TTL: ttl, WaitTTL: ttl, Token: 10, Holds: 2, Outcome: held},
+			{Worker: 1, Op: opRenew, Call: 5 * ms, Return: 6 * ms, Name: "a", ID: id2, TTL: ttl, Outcome: lost}, end(1, 100)}},
 		{name: "a smaller token", want: "not greater", records: []record{
 			acquire(1, id1, 0, 1, 10, held), release(1, id1, 2, 3), acquire(2, id2, 4, 5, 9, held)}},
 		{name: "a token of two", want: "both have token", records: []record{
