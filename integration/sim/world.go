@@ -29,6 +29,8 @@ type world struct {
 
 // slot is a client that may be closed and opened anew.
 type slot struct {
+	reopens atomic.Bool // another that did so at once would leave a client behind
+
 	mu     sync.Mutex
 	client *dlock.Client
 	link   *link
@@ -131,6 +133,11 @@ func (w *world) do(d Deed) {
 	w.history.begin()
 	if d.Break >= 0 {
 		w.server.force(lockName(d.Break))
+		return
+	}
+	if s := w.slots[d.Close]; s.reopens.CompareAndSwap(false, true) {
+		defer s.reopens.Store(false)
+	} else {
 		return
 	}
 	w.close(d.Close)
