@@ -129,6 +129,10 @@ func (p *Plan) drawHaste(d draw) {
 		for k, v := range visits {
 			v.Hold, v.NestHold = d.briefly(v.Hold), d.briefly(v.NestHold)
 			v.Think = min(v.Think, d.upTo(time.Millisecond))
+			if !d.one(3) { // of the kind that passes on
+				v.Name, v.Owner, v.TTL, v.Fixed, v.MaxHold = 0, -1, 0, false, 0
+				v.Shared, v.Try = d.one(8), d.one(8)
+			}
 			t := &tasks[k%len(tasks)]
 			t.Client, t.Visits = i, append(t.Visits, v)
 		}
