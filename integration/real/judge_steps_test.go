@@ -69,7 +69,7 @@ func (s *script) enter(a *attempt, known []*bound) {
 		switch {
 		case c.Outcome == refused || c.Op == opRenew && c.Outcome == unknown:
 			// Nothing happened, or nothing but that a lease may last longer.
-		case c.Op == opRenew && a.keeps(i):
+		case c.Op == opRenew && s.keeps(a, i):
 			// That it is still there says its release.
 		case c.Op == opAcquire && !c.certain():
 			if a.repeats(i) || s.there(a, i) {
@@ -113,22 +113,42 @@ func (s *script) call(a *attempt, c *request) *model.Call {
 		Op: model.Op(c.Op), ID: a.id, Owner: s.number(c.Owner), Shared: c.Shared, Queue: c.Queue,
 		Bury:    c.Bury && c.Outcome != unknown,
 		Outcome: model.Outcome(c.Outcome), Token: c.Token, Holds: c.Holds, Position: c.Position,
-		Promise: a.promise(),
+		Promise: s.promise(a),
 	}
 }
 
-// promise is the one token that an id was granted, as far as known.
-func (a *attempt) promise() uint64 {
-	if token, several := a.token(); !several {
-		return token
+// promise is the one token that an id was granted; 0 if it may have had another
+// before that nobody heard of, because all that it had may have ended meanwhile.
+func (s *script) promise(a *attempt) uint64 {
+	token, several := a.token()
+	if several || len(s.e.Lossy) > 0 {
+		return 0
 	}
-	return 0
+	for i, c := range a.calls {
+		if c.Op != opAcquire || c.Outcome == held {
+			continue
+		}
+		known := never
+		for _, later := range a.calls[i+1:] {
+			if later.gives() {
+				known = later.Return
+				break
+			}
+		}
+		for _, r := range a.events {
+			known = min(known, r.Call)
+		}
+		if known > s.expires(c) {
+			return 0
+		}
+	}
+	return token
 }
 
 // keeps: the i-th call is the renewal of a hold that is still there when it is
 // released.
-func (a *attempt) keeps(i int) bool {
-	if a.calls[i].Outcome != done || a.promise() == 0 {
+func (s *script) keeps(a *attempt, i int) bool {
+	if a.calls[i].Outcome != done || s.promise(a) == 0 {
 		return false
 	}
 	for _, c := range a.calls[i+1:] {

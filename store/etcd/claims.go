@@ -61,6 +61,7 @@ func (h *dueHeap) Push(x any)        { *h = append(*h, x.(item)) }
 func (h *dueHeap) Pop() any {
 	old := *h
 	last := old[len(old)-1]
+	old[len(old)-1] = item{} // it would keep the id
 	*h = old[:len(old)-1]
 	return last
 }
