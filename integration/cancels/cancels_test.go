@@ -60,14 +60,14 @@ func soak(t *testing.T, s *server) {
 		d.end()
 		heal(t, c, s, kept)
 	}
-	t.Logf("all healed: %v, %v before", back(t, "when all is healed", idle), idle)
+	t.Logf("all healed: %v, %v before", back(t, "when all is healed", idle, 2*n), idle)
 
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
 	on.Close()
 	closed.objects = idle.objects // the handles are closed, but not forgotten
-	t.Logf("closed: %v, %v before it was opened", back(t, "when all is closed", closed), closed)
+	t.Logf("closed: %v, %v before it was opened", back(t, "when all is closed", closed, 2*n), closed)
 	for _, h := range held {
 		locktest.Unlock(t, h)
 	}

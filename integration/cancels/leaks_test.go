@@ -25,19 +25,19 @@ func used() usage {
 	return usage{runtime.NumGoroutine(), len(descriptors), int(m.HeapObjects)}
 }
 
-// few is how many objects more there may be: buffers and caches come and go, and
-// a leak would be one of each call.
-const few = 2000
+// few is how many objects more there may be after so many calls: buffers and caches
+// come and go, and a leak would be one of each call at least.
+func few(calls int) int { return 2000 + calls/4 }
 
 // leakAfter is how long it may take until what is no longer needed is gone.
 const leakAfter = 10 * time.Second
 
 // back waits until no more is used than was.
-func back(t *testing.T, when string, was usage) usage {
+func back(t *testing.T, when string, was usage, calls int) usage {
 	t.Helper()
 	for deadline := time.Now().Add(leakAfter); ; time.Sleep(50 * time.Millisecond) {
 		now := used()
-		if now.goroutines <= was.goroutines && now.descriptors <= was.descriptors && now.objects <= was.objects+few {
+		if now.goroutines <= was.goroutines && now.descriptors <= was.descriptors && now.objects <= was.objects+few(calls) {
 			return now
 		}
 		if time.Now().After(deadline) {
