@@ -49,9 +49,14 @@ func TestHistories(t *testing.T) {
 		}
 	})
 	t.Logf("in %v\n%s", time.Since(began).Round(time.Second), sum)
-	total, void := sum.total()
+	total, void, undecided := sum.total()
 	if void*5 > total {
 		t.Errorf("%d of %d histories are void", void, total)
+	}
+	// Whether a history has an order can take for ever to find out. One in 250 is
+	// what is known of those here; it proves nothing, and more than that is an error.
+	if undecided > 1+total/100 {
+		t.Errorf("%d of %d histories are undecided", undecided, total)
 	}
 }
 
@@ -70,6 +75,8 @@ func one(t *testing.T, sum *table, deployment string, seed uint64, faults []kind
 	case len(j.violations) > 0:
 		t.Errorf("%s with %q: %d violations, the history is in %s:\n%s", deployment, h.plan.Faults,
 			len(j.violations), h.keep(e, j), strings.Join(j.violations[:min(10, len(j.violations))], "\n"))
+	case len(j.undecided) > 0:
+		t.Logf("%s with %q: %s, the history is in %s", deployment, h.plan.Faults, j.undecided[0], h.keep(e, j))
 	case *keepAll:
 		t.Logf("%s with %q %s: the history is in %s", deployment, h.plan.Faults, j.void, h.keep(e, j))
 	}
@@ -185,6 +192,7 @@ type row struct{ deployment, faults string }
 
 type tally struct {
 	histories, operations, handovers, refused, excused, ordered, violations int
+	undecided                                                               int
 	void                                                                    []string
 }
 
@@ -204,17 +212,21 @@ func (s *table) add(p plan, j *judgement) {
 	t.excused += j.excused
 	t.ordered += j.ordered
 	t.violations += len(j.violations)
+	if len(j.undecided) > 0 {
+		t.undecided++
+	}
 	if j.void != "" {
 		t.void = append(t.void, j.void)
 	}
 }
 
-func (s *table) total() (histories, void int) {
+func (s *table) total() (histories, void, undecided int) {
 	for _, t := range s.rows {
 		histories += t.histories
 		void += len(t.void)
+		undecided += t.undecided
 	}
-	return histories, void
+	return histories, void, undecided
 }
 
 func (s *table) String() string {
@@ -230,15 +242,15 @@ func (s *table) String() string {
 	})
 	var b strings.Builder
 	line := func(deployment, faults string, t *tally) {
-		fmt.Fprintf(&b, "%-9s %-50s %9d %5d %10d %9d %8d %8d %8d %10d", deployment, faults,
-			t.histories, len(t.void), t.operations, t.handovers, t.refused, t.excused, t.ordered, t.violations)
+		fmt.Fprintf(&b, "%-9s %-50s %9d %5d %10d %9d %8d %8d %8d %10d %9d", deployment, faults,
+			t.histories, len(t.void), t.operations, t.handovers, t.refused, t.excused, t.ordered, t.violations, t.undecided)
 		if len(t.void) > 0 {
 			fmt.Fprintf(&b, "  void: %s", strings.Join(t.void, "; "))
 		}
 		b.WriteString("\n")
 	}
-	fmt.Fprintf(&b, "%-9s %-50s %9s %5s %10s %9s %8s %8s %8s %10s\n", "on", "fault",
-		"histories", "void", "operations", "hand-overs", "refused", "excused", "ordered", "violations")
+	fmt.Fprintf(&b, "%-9s %-50s %9s %5s %10s %9s %8s %8s %8s %10s %9s\n", "on", "fault",
+		"histories", "void", "operations", "hand-overs", "refused", "excused", "ordered", "violations", "undecided")
 	all := &tally{}
 	for _, key := range keys {
 		t := s.rows[key]
@@ -250,6 +262,7 @@ func (s *table) String() string {
 		all.excused += t.excused
 		all.ordered += t.ordered
 		all.violations += t.violations
+		all.undecided += t.undecided
 		all.void = append(all.void, t.void...)
 	}
 	voids := all.void

@@ -1,6 +1,7 @@
 package real
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -12,8 +13,7 @@ import (
 const search = 20 * time.Second
 
 // checkModel has Porcupine decide for each name whether what the store has
-// answered has an order that the model allows. No decision is no better than no
-// order.
+// answered has an order that the model allows.
 func (e *evidence) checkModel(j *judgement) {
 	scripts := e.scripts()
 	for _, name := range slices.Sorted(maps.Keys(scripts)) {
@@ -22,7 +22,7 @@ func (e *evidence) checkModel(j *judgement) {
 		case model.Illegal:
 			j.violation("the store's answers on %q have no order that the model allows: %s", name, stuck)
 		case model.Undecided:
-			j.violation("no decision within %v whether the %d calls of the store on %q have an order", search, s.calls, name)
+			j.undecided = append(j.undecided, fmt.Sprintf("no decision within %v whether the %d calls of the store on %q have an order", search, s.calls, name))
 		}
 		j.ordered += s.calls
 	}

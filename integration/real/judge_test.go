@@ -22,6 +22,7 @@ type evidence struct {
 
 // judgement is what comes of it.
 type judgement struct {
+	undecided  []string // what the model could not say
 	void       string   // why it proves nothing
 	violations []string // any is a bug
 	operations int
