@@ -11,7 +11,7 @@ import (
 
 // tries is how often a request that does not wait is put again after several had
 // met and none had got a majority.
-const tries = 8
+const tries = 5
 
 // Acquire implements [store.Store]. It takes a round trip to the quickest majority
 // of the nodes if the request is not granted and two if it is, and at worst blocks

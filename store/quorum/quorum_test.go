@@ -60,14 +60,29 @@ func suite(nodes int, bubble bool) conformance.Suite {
 
 // TestConformance: over memory stores all cases pass but those that need an order
 // among waiters, which independent nodes do not have.
-func TestConformance(t *testing.T) {
-	for _, nodes := range []int{3, 5} {
-		t.Run(fmt.Sprint(nodes), func(t *testing.T) { conformance.RunSuite(t, suite(nodes, false)) })
-	}
-}
+func TestConformance(t *testing.T) { conformance.RunSuite(t, suite(3, false)) }
 
 func TestConformanceInBubble(t *testing.T) {
 	for _, nodes := range []int{3, 5} {
 		t.Run(fmt.Sprint(nodes), func(t *testing.T) { conformance.RunSuite(t, suite(nodes, true)) })
+	}
+}
+
+// TestNew: what no quorum can be made of.
+func TestNew(t *testing.T) {
+	m := func() store.Store { return memory.New() }
+	for name, stores := range map[string][]store.Store{
+		"none": {}, "one": {m()}, "two": {m(), m()}, "four": {m(), m(), m(), m()},
+		"nil": {m(), nil, m()}, "cannot raise": {m(), m(), struct{ store.Store }{m()}},
+	} {
+		if s, err := quorum.New(stores...); err == nil {
+			t.Errorf("%s: no error", name)
+			s.Close()
+		}
+	}
+	for _, o := range []quorum.Options{{NodeTimeout: -1}, {LongestLease: -1}} {
+		if _, err := quorum.NewWithOptions(&o, m(), m(), m()); err == nil {
+			t.Errorf("%+v: no error", o)
+		}
 	}
 }
