@@ -21,6 +21,7 @@ type ballot struct {
 	entry *entry
 	req   store.Request
 	sent  time.Time
+	token uint64   // of the grant that the id is already, 0 if it is none
 	lives []string // of each node, when it was asked
 
 	votes   []vote        // grants that count
@@ -33,7 +34,7 @@ type ballot struct {
 }
 
 func newBallot(s *Store, e *entry, req store.Request) *ballot {
-	b := &ballot{s: s, entry: e, req: req, sent: time.Now(), lives: make([]string, len(s.nodes)), errs: make([]error, len(s.nodes))}
+	b := &ballot{s: s, entry: e, req: req, sent: time.Now(), token: e.granting(), lives: make([]string, len(s.nodes)), errs: make([]error, len(s.nodes))}
 	for i, n := range s.nodes {
 		b.lives[i] = n.life.now()
 		b.errs[i] = errSilent
@@ -72,17 +73,17 @@ func (b *ballot) enough(left int) bool {
 	switch {
 	case votes >= need:
 		_, agreed := b.agreed()
-		return agreed || !b.reentry()
+		return agreed || !b.repeats()
 	case votes+left >= need:
 		return false
 	}
 	return b.upgrade || votes+busy >= need || votes+busy+left < need
 }
 
-// reentry: some node says that the owner has another hold, whose token this one has
-// to have.
-func (b *ballot) reentry() bool {
-	return slices.ContainsFunc(b.votes, func(v vote) bool { return v.grant.Holds > 1 })
+// repeats: the token of this grant exists already. The id has been granted before, or
+// some node says that its owner has another hold.
+func (b *ballot) repeats() bool {
+	return slices.ContainsFunc(b.votes, func(v vote) bool { return v.grant.Holds > 1 || v.grant.Token == b.token })
 }
 
 // agreed returns the token that a majority has given to this id.
@@ -96,8 +97,8 @@ func (b *ballot) agreed() (uint64, bool) {
 	return 0, false
 }
 
-// candidate is the token to begin with: the one that a majority has given, or
-// that of the owner's other hold, or the greatest.
+// candidate is the token to begin with: the one that a majority has given, or that
+// the id had before, or that of the owner's other hold, or the greatest.
 func (b *ballot) candidate() uint64 {
 	if token, ok := b.agreed(); ok {
 		return token
@@ -105,6 +106,9 @@ func (b *ballot) candidate() uint64 {
 	var greatest, reentry uint64
 	for _, v := range b.votes {
 		greatest = max(greatest, v.grant.Token)
+		if v.grant.Token == b.token {
+			return b.token
+		}
 		if v.grant.Holds > 1 {
 			reentry = max(reentry, v.grant.Token)
 		}

@@ -72,6 +72,16 @@ func (e *entry) inUse() bool {
 	return e.granted
 }
 
+// granting returns the token of the grant that it is, 0 if it is none.
+func (e *entry) granting() uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.granted {
+		return 0
+	}
+	return e.token
+}
+
 // sending notes that an ask goes to node i, and returns what its outcome is told to.
 func (e *entry) sending(i int) (done func(known bool)) {
 	e.mu.Lock()

@@ -249,3 +249,26 @@ func TestLeaseRunsOutOnTheWay(t *testing.T) {
 
 // drift is the margin of a lease.
 const drift = lease/100 + 2*time.Millisecond
+
+// TestRepeatedRequestKeepsTheToken: also when the node that answers first has
+// gone further, and never heard what the others agreed on.
+func TestRepeatedRequestKeepsTheToken(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a := s.client()
+		far := request("x", 1)
+		far.Tokens = 1000
+		s.nodes[2].Acquire(bg, far)
+		s.nodes[2].Release(bg, refOf(far))
+		a.links[2].On(faultstore.Acquire, faultstore.Nth(1), faultstore.DelayRequest(100*time.Millisecond))
+		r := request("a", 1)
+		token := s.hold(a, r).Token
+		time.Sleep(time.Second)
+		a.links[1].On(faultstore.Any, faultstore.Every, faultstore.DelayReply(50*time.Millisecond))
+		want(t, "token of the repeated request", s.hold(a, r).Token, token)
+		b := s.client()
+		b.links[1].On(faultstore.Any, faultstore.Every, faultstore.DelayReply(50*time.Millisecond))
+		again := r
+		again.ID = "b" + r.ID[1:]
+		want(t, "token of a re-entry", s.hold(b, again).Token, token)
+	})
+}

@@ -27,6 +27,9 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
+// minTTL leaves a claim room beside two rounds of messages.
+const minTTL = 100 * time.Millisecond
+
 // drain is how long Close waits for releases that are on their way.
 const drain = time.Second
 
@@ -100,7 +103,7 @@ func NewWithOptions(opts *Options, stores ...store.Store) (*Store, error) {
 	case o.LongestLease < 0:
 		return nil, fmt.Errorf("quorum: LongestLease %v is negative", o.LongestLease)
 	}
-	s := &Store{need: len(stores)/2 + 1, opts: o}
+	s := &Store{need: len(stores)/2 + 1, opts: o, min: minTTL}
 	s.work.base, s.work.cut = context.WithCancel(context.Background())
 	for i, inner := range stores {
 		n, err := newNode(i, inner)
@@ -116,7 +119,7 @@ func NewWithOptions(opts *Options, stores ...store.Store) (*Store, error) {
 	return s, nil
 }
 
-// MinTTL implements [store.Store]: the longest MinTTL of the nodes.
+// MinTTL implements [store.Store]: 100 ms, or the longest MinTTL of the nodes.
 func (s *Store) MinTTL() time.Duration { return s.min }
 
 // Close implements [store.Store]. Releases that are still on their way get a

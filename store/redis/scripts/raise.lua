@@ -34,7 +34,7 @@ last, issued = math.max(last, token + tokens - 1), true
 count(h.owner, h.mode, h.token, -1)
 count(h.owner, h.mode, string.format('%.0f', token), 1)
 redis.call('HSET', lock, 'i:' .. id,
-  string.format('%s %s %.0f %.0f %s', h.mode, h.owner, token, h.number, h.label))
+  string.format('%s %s %.0f %.0f ', h.mode, h.owner, token, h.number) .. h.label)
 changed = true
 close()
 return token
