@@ -37,7 +37,8 @@ func (s *Store) RaiseToken(ctx context.Context, ref store.Ref, token uint64, tok
 // Incarnation implements [store.Incarnator]: the run id of the master, of a
 // cluster those of all masters, and for how many seconds the youngest of them
 // has been up, by its wall clock. A failover changes it too, for the new master
-// may lack what the old one had granted. It takes one round trip, two if the
+// may lack what the old one had granted; since when it is the master it does not
+// say, so the age of one that ever was a replica is 0. It takes one round trip, two if the
 // masters of a cluster have to be found, and needs the right to INFO, in a
 // cluster also to ROLE.
 func (s *Store) Incarnation(ctx context.Context) (id string, age time.Duration, err error) {
@@ -67,7 +68,7 @@ func (s *Store) Incarnation(ctx context.Context) (id string, age time.Duration, 
 
 // lifeOf asks a server for its run id and for how long it has been up.
 func lifeOf(ctx context.Context, node rueidis.Client) (run string, up time.Duration, err error) {
-	text, err := node.Do(ctx, node.B().Info().Section("server").Build()).ToString()
+	text, err := node.Do(ctx, node.B().Info().Section("server", "replication").Build()).ToString()
 	if err != nil {
 		return "", 0, err
 	}
@@ -75,6 +76,9 @@ func lifeOf(ctx context.Context, node rueidis.Client) (run string, up time.Durat
 	seconds, err := strconv.ParseInt(in["uptime_in_seconds"], 10, 40)
 	if err != nil || in["run_id"] == "" {
 		return "", 0, errors.New("redis: the server says no run id and uptime")
+	}
+	if strings.Trim(in["master_replid2"], "0") != "" {
+		seconds = 0
 	}
 	return in["run_id"], max(0, time.Duration(seconds)*time.Second), nil
 }
