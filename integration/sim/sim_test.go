@@ -17,6 +17,7 @@ var (
 	first     = flag.Uint64("sim.first", 1, "the first seed")
 	oneSeed   = flag.Uint64("sim.seed", 0, "run this seed alone, several times, as the scheduler is not seeded")
 	out       = flag.String("sim.out", "", "where failing histories are kept (default: a temporary directory)")
+	nodes     = flag.Int("sim.quorum", 0, "run over a quorum of so many nodes, 3 or 5, instead of one store")
 	judgeFile = flag.String("sim.judge", "", "judge the history in this file again")
 )
 
@@ -99,7 +100,7 @@ func (f *fleet) sail(seed uint64) {
 	if len(found) == 0 {
 		found = Judge(h)
 	}
-	crossed := len(found) == 0 && seed%crossCheck == 0
+	crossed := len(found) == 0 && seed%crossCheck == 0 && *nodes == 0
 	if crossed {
 		found = JudgeOpen(h)
 	}
@@ -151,7 +152,7 @@ func faultsOf(p Plan) string {
 
 // simulate runs the plan of a seed in a bubble.
 func simulate(t *testing.T, seed uint64) (h *History, found []Violation) {
-	p := NewPlan(seed)
+	p := NewPlan(seed).over(*nodes)
 	h = newHistory(p) // for want of another, if the bubble does not end
 	found = inBubble(t, func() { h = Run(p) })
 	return h, found
