@@ -181,14 +181,36 @@ func (s *quorumServer) lose() {
 func (s *quorumServer) force(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// A counter may be ahead of what the nodes have agreed on.
-	from, token := s.history.now(), s.history.granted(name)
+	// A counter may be ahead of what the nodes have agreed on, and they may have
+	// agreed on what nobody was told yet.
+	from, token := s.history.now(), max(s.history.granted(name), s.agreed(name))
 	for _, n := range s.nodes {
 		if _, err := n.Break(context.Background(), name); err != nil {
 			panic(err)
 		}
 	}
 	s.history.mark(name, from, token)
+}
+
+// agreed is the greatest token that a majority of the nodes has given to holds.
+func (s *quorumServer) agreed(name string) (token uint64) {
+	count := make(map[uint64]int)
+	for _, n := range s.nodes {
+		state, err := n.Inspect(context.Background(), name)
+		if err != nil {
+			panic(err)
+		}
+		here := make(map[uint64]bool) // holds of one owner share a token
+		for _, h := range state.Holders {
+			here[h.Token] = true
+		}
+		for t := range here {
+			if count[t]++; count[t] > len(s.nodes)/2 {
+				token = max(token, t)
+			}
+		}
+	}
+	return token
 }
 
 func (s *quorumServer) left() (names []string) {

@@ -52,16 +52,8 @@ func TestSimulation(t *testing.T) {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	}
 	start := time.Now()
-	f := &fleet{t: t, report: newReport()}
-	var workers sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		workers.Go(func() {
-			for i := int(f.next.Add(1)) - 1; i < n && !f.fed(); i = int(f.next.Add(1)) - 1 {
-				f.sail(seedOf(i))
-			}
-		})
-	}
-	workers.Wait()
+	f := &fleet{t: t, report: newReport(), nodes: *nodes}
+	f.run(n, seedOf)
 	t.Log(f.report.summary(time.Since(start)))
 	if void := f.report.void; void*5 > f.report.histories {
 		t.Errorf("%d of %d histories are void: %v", void, f.report.histories, f.report.why)
@@ -76,15 +68,40 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// fleet is the workers of TestSimulation.
+// TestSimulationOfQuorum is a little of -sim.quorum=3 and 5, for every day.
+func TestSimulationOfQuorum(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(1000))
+	for _, n := range []int{3, 5} {
+		start := time.Now()
+		f := &fleet{t: t, report: newReport(), nodes: n}
+		f.run(min(*histories/15, 20), func(i int) uint64 { return *first + uint64(i) })
+		t.Logf("%d nodes: %s", n, f.report.summary(time.Since(start)))
+	}
+}
+
+// fleet is the workers of a simulation.
 type fleet struct {
-	t    *testing.T
-	next atomic.Int64
+	t     *testing.T
+	nodes int // of a quorum, or 0
+	next  atomic.Int64
 
 	mu     sync.Mutex
 	report *report
 	failed int
 	dir    string
+}
+
+// run runs so many histories on all cores.
+func (f *fleet) run(n int, seedOf func(int) uint64) {
+	var workers sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for i := int(f.next.Add(1)) - 1; i < n && !f.fed(); i = int(f.next.Add(1)) - 1 {
+				f.sail(seedOf(i))
+			}
+		})
+	}
+	workers.Wait()
 }
 
 // fed: so much has failed that more would tell nothing.
@@ -96,11 +113,11 @@ func (f *fleet) fed() bool {
 
 // sail runs and judges one history.
 func (f *fleet) sail(seed uint64) {
-	h, found := simulate(f.t, seed)
+	h, found := simulate(f.t, NewPlan(seed).over(f.nodes))
 	if len(found) == 0 {
 		found = Judge(h)
 	}
-	crossed := len(found) == 0 && seed%crossCheck == 0 && *nodes == 0
+	crossed := len(found) == 0 && seed%crossCheck == 0 && f.nodes == 0
 	if crossed {
 		found = JudgeOpen(h)
 	}
@@ -121,7 +138,7 @@ func (f *fleet) sail(seed uint64) {
 	for _, v := range found[:min(len(found), enough)] {
 		f.t.Errorf("seed %d (%s): %v", seed, faultsOf(h.Plan), v)
 	}
-	f.t.Logf("seed %d: the history is kept in %s; go test ./sim -run=TestSimulation -sim.seed=%d runs its plan again", seed, path, seed)
+	f.t.Logf("seed %d: the history is kept in %s; go test ./sim -run=TestSimulation$ -sim.seed=%d -sim.quorum=%d runs its plan again", seed, path, seed, f.nodes)
 }
 
 func (f *fleet) keep(h *History, found []Violation) (string, error) {
@@ -150,9 +167,8 @@ func faultsOf(p Plan) string {
 	return text
 }
 
-// simulate runs the plan of a seed in a bubble.
-func simulate(t *testing.T, seed uint64) (h *History, found []Violation) {
-	p := NewPlan(seed).over(*nodes)
+// simulate runs a plan in a bubble.
+func simulate(t *testing.T, p Plan) (h *History, found []Violation) {
 	h = newHistory(p) // for want of another, if the bubble does not end
 	found = inBubble(t, func() { h = Run(p) })
 	return h, found
