@@ -112,10 +112,15 @@ func newPlan(seed uint64, shortest time.Duration) Plan {
 }
 
 // over returns the plan for a quorum of so many nodes, which keep no lease that is
-// shorter than their messages take.
+// shorter than their messages take, and have time to answer.
 func (p Plan) over(nodes int) Plan {
 	if nodes > 0 && p.TTL < time.Second {
 		p = newPlan(p.Seed, time.Second)
+	}
+	for i := range p.Clients {
+		if c := &p.Clients[i]; nodes > 0 && c.StoreTimeout < c.TTL {
+			c.StoreTimeout = 0
+		}
 	}
 	p.Nodes = nodes
 	return p

@@ -24,7 +24,7 @@ const tries = 5
 // random pause: without Queue before Acquire returns, with Queue after Retry. It
 // keeps its places in the queues meanwhile.
 func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
-	return during(ctx, s, func(ctx context.Context) (store.Grant, error) { return s.acquire(ctx, req) })
+	return during(ctx, s, func(detached context.Context) (store.Grant, error) { return s.acquire(detached, ctx, req) })
 }
 
 // during runs f on a goroutine that goes on when ctx ends, and is given a ctx that
@@ -53,22 +53,23 @@ func during[T any](ctx context.Context, s *Store, f func(context.Context) (T, er
 	}
 }
 
-func (s *Store) acquire(ctx context.Context, req store.Request) (store.Grant, error) {
+func (s *Store) acquire(ctx, caller context.Context, req store.Request) (store.Grant, error) {
 	lease := max(req.TTL, req.WaitTTL)
 	s.note(lease)
 	e := s.entries.take(req.ID, len(s.nodes))
 	defer s.entries.put(req.ID, e)
-	if err := e.enter(s.work.base); err != nil {
-		return store.Grant{}, store.ErrClosed
+	if err := e.enter(s.work.base, caller); err != nil {
+		return store.Grant{}, err
 	}
 	defer e.leave()
 	e.promise.keep()
 	e.begin(req)
+	enough := time.Now().Add(s.timeout(req.TTL) / 2)
 	for try := 0; ; try++ {
 		b := s.poll(ctx, e, req)
 		g, err := s.decide(ctx, e, b)
 		met := errors.Is(err, store.ErrHeld) && len(b.held) > 0
-		if !met || try == tries {
+		if !met || try == tries || time.Now().After(enough) {
 			return g, err
 		}
 		time.Sleep(rand.N(s.pause(b, try+1)))

@@ -32,13 +32,23 @@ type entry struct {
 	promise promise
 }
 
-// enter waits for its turn.
-func (e *entry) enter(ctx context.Context) error {
+// enter waits for its turn. Who has left has none: else those whom a slow node makes
+// leave one after the other would stand in the way of the next.
+func (e *entry) enter(base, caller context.Context) error {
+	select {
+	case <-base.Done():
+		return store.ErrClosed
+	case <-caller.Done():
+		return caller.Err()
+	default:
+	}
 	select {
 	case e.turn <- struct{}{}:
 		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	case <-base.Done():
+		return store.ErrClosed
+	case <-caller.Done():
+		return caller.Err()
 	}
 }
 

@@ -180,3 +180,25 @@ func TestClose(t *testing.T) {
 		})
 	}
 }
+
+// TestCallersWhoLeftDoNotPileUp: each request of an id waits for the one before,
+// but only as long as its caller does.
+func TestCallersWhoLeftDoNotPileUp(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a := s.client()
+		heal := a.cut(faultstore.Mute(), 0, 1, 2)
+		for range 20 {
+			ctx, cancel := context.WithTimeout(bg, 10*time.Millisecond)
+			if _, err := a.Acquire(ctx, request("a", 1)); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %v", err)
+			}
+			cancel()
+		}
+		heal()
+		start := time.Now()
+		s.hold(a, request("a", 1))
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}

@@ -37,8 +37,9 @@ const drain = time.Second
 // states.
 type Options struct {
 	// NodeTimeout bounds each call of one node. 0: a twentieth of the TTL, at most
-	// 500 ms and at least 100 ms or, where that is less, a third of the TTL. It has
-	// to be far below the TTLs in use.
+	// 500 ms and at least 100 ms or, where that is less, a tenth of the TTL. It has
+	// to be far below the TTLs in use, and below a third of dlock's StoreTimeout: a
+	// call may consist of three rounds.
 	NodeTimeout time.Duration
 
 	// LongestLease is the longest TTL that any client uses on these nodes. A node
@@ -158,7 +159,7 @@ func (s *Store) timeout(lease time.Duration) time.Duration {
 	if s.opts.NodeTimeout > 0 {
 		return s.opts.NodeTimeout
 	}
-	return max(min(lease/20, 500*time.Millisecond), min(lease/3, 100*time.Millisecond))
+	return max(min(lease/20, 500*time.Millisecond), min(lease/10, 100*time.Millisecond))
 }
 
 // note remembers the longest lease.

@@ -3,6 +3,7 @@ package quorum_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/dlock-go/dlock/conformance"
 	"github.com/dlock-go/dlock/store"
@@ -19,7 +20,7 @@ type handle struct {
 
 // over returns a handle over new memory stores.
 func over(t testing.TB, nodes int) *handle {
-	h := &handle{}
+	h := &handle{opts: quorum.Options{NodeTimeout: 5 * time.Second}} // on a busy machine too
 	for range nodes {
 		h.nodes = append(h.nodes, memory.New())
 	}

@@ -16,15 +16,15 @@ import (
 // With fewer answers than a majority the error is [ErrNoQuorum], and the caller
 // repeats it.
 func (s *Store) Release(ctx context.Context, ref store.Ref) error {
-	_, err := during(ctx, s, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.release(ctx, ref) })
+	_, err := during(ctx, s, func(detached context.Context) (struct{}, error) { return struct{}{}, s.release(detached, ctx, ref) })
 	return err
 }
 
-func (s *Store) release(ctx context.Context, ref store.Ref) error {
+func (s *Store) release(ctx, caller context.Context, ref store.Ref) error {
 	e := s.entries.take(ref.ID, len(s.nodes))
 	defer s.entries.put(ref.ID, e)
-	if err := e.enter(s.work.base); err != nil {
-		return store.ErrClosed
+	if err := e.enter(s.work.base, caller); err != nil {
+		return err
 	}
 	defer e.leave()
 	e.promise.keep()

@@ -31,7 +31,6 @@ type site struct {
 type client struct {
 	*quorum.Store
 	links []*faultstore.Store
-	ids   int
 }
 
 // inBubble runs f with a site of so many nodes, and closes what f has opened.
