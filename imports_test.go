@@ -18,6 +18,7 @@ func TestImports(t *testing.T) {
 		"":              {wheel},
 		"/store":        nil,
 		"/store/memory": nil,
+		"/store/quorum": nil,
 		"/store/redis":  {rueidis, "golang.org/x/sys"},
 		"/store/etcd": { // the client and what it brings
 			"go.etcd.io/etcd", "go.uber.org/zap", "go.uber.org/multierr", "google.golang.org/", "golang.org/x/",

@@ -17,6 +17,8 @@ const (
 	twoHandles                  // another handle
 	breaker                     // store.Breaker
 	lister                      // store.Lister
+	raiser                      // store.TokenRaiser
+	incarnator                  // store.Incarnator
 	plant                       // Suite.Plant
 )
 
@@ -47,6 +49,7 @@ var topics = []struct {
 	{"concurrency", concurrencyCases},
 	{"handles", handleCases},
 	{"abilities", abilityCases},
+	{"raising", raisingCases},
 }
 
 // allCases are the cases of all topics under their full names.

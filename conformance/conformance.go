@@ -135,8 +135,9 @@ func RunSuite(t *testing.T, s Suite) {
 // plan is a Suite with its zero values resolved and the store's abilities known.
 type plan struct {
 	Suite
-	breaker, lister bool
-	quick           bool // fewer rounds in the cases that repeat; for many runs of the suite
+	breaker, lister    bool
+	raiser, incarnator bool
+	quick              bool // fewer rounds in the cases that repeat; for many runs of the suite
 }
 
 // plan looks at one store, outside any bubble.
@@ -152,6 +153,8 @@ func (s Suite) plan(t testing.TB) *plan {
 	p := &plan{Suite: s}
 	_, p.breaker = probe.(store.Breaker)
 	_, p.lister = probe.(store.Lister)
+	_, p.raiser = probe.(store.TokenRaiser)
+	_, p.incarnator = probe.(store.Incarnator)
 	if p.Peer == nil && peerOf(probe) != nil {
 		p.Peer = func(_ testing.TB, s store.Store) store.Store { return peerOf(s)() }
 	}
@@ -198,6 +201,10 @@ func (p *plan) skips(c testCase) string {
 		return "the store is no store.Breaker"
 	case c.needs.has(lister) && !p.lister:
 		return "the store is no store.Lister"
+	case c.needs.has(raiser) && !p.raiser:
+		return "the store is no store.TokenRaiser"
+	case c.needs.has(incarnator) && !p.incarnator:
+		return "the store is no store.Incarnator"
 	case c.needs.has(plant) && p.Plant == nil:
 		return "no Suite.Plant to put something foreign at a name"
 	}

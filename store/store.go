@@ -217,6 +217,37 @@ type Lister interface {
 	List(ctx context.Context) ([]string, error)
 }
 
+// TokenRaiser is an optional ability: a hold is given a token that was chosen
+// outside the store. The quorum store needs it of its nodes, to agree on one.
+type TokenRaiser interface {
+	// RaiseToken makes token that of the live hold with ref.ID, reserves so many
+	// consecutive tokens from it on, and returns the token that the hold has then.
+	// Every later grant of the name has a greater one than that span. Repeating it
+	// is harmless: a hold that has the token, or a greater one, keeps what it has.
+	//
+	// No two shared holds are given the same token: a shared hold gets token if
+	// that is greater than every token issued so far, else a new one, greater than
+	// both. So an answer other than token says that it was too low, and what to
+	// exceed.
+	//
+	// ErrLost says that there is no such hold. Nothing else of the hold changes,
+	// its lease least of all.
+	RaiseToken(ctx context.Context, ref Ref, token uint64, tokens int) (uint64, error)
+}
+
+// Incarnator is an optional ability: to tell that holds may have been lost
+// without being released. The quorum store asks nodes that have it, and takes
+// the others for stores that lose nothing.
+type Incarnator interface {
+	// Incarnation names the present life of the store's data, the same for all
+	// handles. A store that may have lost holds, because it restarted without them
+	// or another server took over, has another one from then on and never an
+	// earlier one again. age is for how long at least nothing has been lost; a
+	// store that keeps no such account says 0, one that cannot lose anything the
+	// longest duration.
+	Incarnation(ctx context.Context) (id string, age time.Duration, err error)
+}
+
 // Request asks for a hold.
 type Request struct {
 	Name  string
@@ -261,8 +292,9 @@ type Grant struct {
 	Retry time.Duration
 }
 
-// Event is a wake-up. With an ID: that request was granted, with that Token.
-// The zero Event: anything may have changed, for the store reconnected or
+// Event is a wake-up. With an ID and a Token: that request was granted, with
+// that token. With an ID alone: that request may be granted if it is asked
+// again. The zero Event: anything may have changed, for the store reconnected or
 // could not tell; everybody who waits asks again.
 type Event struct {
 	ID    string

@@ -15,5 +15,6 @@
 //	go test ./sim -v -sim.histories=20000       # more, with the seeds from 1 on
 //	go test ./sim -v -sim.histories=1000000 -sim.for=1h -timeout=2h
 //	go test ./sim -v -sim.seed=17               # one, many times over
+//	go test ./sim -v -sim.quorum=3              # over a quorum of three stores
 //	go test ./sim -v -sim.judge=history-17.json # a kept history, again
 package sim

@@ -80,6 +80,7 @@ type Call struct {
 	Wait           time.Duration // WaitTTL, likewise
 	Sent, Returned Moment        // Returned is never while it has not
 	Outcome        Outcome
+	Tokens         int       `json:",omitempty"` // of an Acquire: how many it reserves
 	Token          uint64    `json:",omitempty"`
 	Holds          int       `json:",omitempty"`
 	Position       int       `json:",omitempty"`

@@ -52,7 +52,7 @@ func (l *link) send(ctx context.Context, calls []*Call, ids, owners []string) co
 // Acquire implements [store.Store].
 func (l *link) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
 	c := &Call{
-		Op: Acquire, Client: l.client, Name: req.Name, Shared: req.Mode == store.Shared, Queue: req.Queue,
+		Op: Acquire, Client: l.client, Name: req.Name, Shared: req.Mode == store.Shared, Queue: req.Queue, Tokens: req.Tokens,
 		Lease: l.lease(req.TTL), Wait: l.lease(req.WaitTTL),
 	}
 	ctx = l.send(ctx, []*Call{c}, []string{req.ID}, []string{req.Owner})

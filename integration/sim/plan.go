@@ -11,6 +11,7 @@ type Plan struct {
 	Seed    uint64
 	TTL     time.Duration // by which all other times are measured
 	Names   int
+	Nodes   int `json:",omitempty"` // of a quorum; 0: the store is one
 	Clients []ClientPlan
 	Tasks   []Task
 	Deeds   []Deed
@@ -83,11 +84,14 @@ type Fault struct {
 const explicitOwners = 2
 
 // NewPlan draws a plan. The same seed gives the same plan.
-func NewPlan(seed uint64) Plan {
+func NewPlan(seed uint64) Plan { return newPlan(seed, 0) }
+
+// newPlan draws a plan with a TTL of at least shortest.
+func newPlan(seed uint64, shortest time.Duration) Plan {
 	d := draw{rand.New(rand.NewPCG(seed, 0))}
 	p := Plan{
 		Seed:  seed,
-		TTL:   pick(d, 200*time.Millisecond, time.Second, 3*time.Second, 30*time.Second),
+		TTL:   max(shortest, pick(d, 200*time.Millisecond, time.Second, 3*time.Second, 30*time.Second)),
 		Names: 1 + d.IntN(3),
 	}
 	for range 2 + d.IntN(7) {
@@ -146,6 +150,21 @@ func (d draw) briefly(t time.Duration) time.Duration {
 		return t
 	}
 	return min(t, d.upTo(2*time.Millisecond))
+}
+
+// over returns the plan for a quorum of so many nodes, which keep no lease that is
+// shorter than their messages take, and have time to answer.
+func (p Plan) over(nodes int) Plan {
+	if nodes > 0 && p.TTL < time.Second {
+		p = newPlan(p.Seed, time.Second)
+	}
+	for i := range p.Clients {
+		if c := &p.Clients[i]; nodes > 0 && c.StoreTimeout < c.TTL {
+			c.StoreTimeout = 0
+		}
+	}
+	p.Nodes = nodes
+	return p
 }
 
 // has: the plan contains a fault of that kind.

@@ -23,7 +23,7 @@ func TestPlanFollowsFromItsSeed(t *testing.T) {
 
 // A kept history is judged as it was when it happened.
 func TestKeptHistory(t *testing.T) {
-	h, found := simulate(t, 7)
+	h, found := simulate(t, NewPlan(7))
 	if found = append(found, Judge(h)...); len(found) > 0 {
 		t.Fatal(found)
 	}

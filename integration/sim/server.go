@@ -24,7 +24,7 @@ type server struct {
 func newServer(h *History) *server { return &server{history: h, memory: memory.New()} }
 
 // handle returns one client's handle.
-func (s *server) handle() *handle {
+func (s *server) handle() store.Store {
 	h := &handle{server: s}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,6 +82,9 @@ func (s *server) left() []string {
 	}
 	return names
 }
+
+// close has nothing to do.
+func (s *server) close() {}
 
 // handle is the end of a link at the store: nothing fails between the two, so
 // what it writes down is what happened.

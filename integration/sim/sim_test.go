@@ -19,6 +19,7 @@ var (
 	out       = flag.String("sim.out", "", "where failing histories are kept (default: a temporary directory)")
 	within    = flag.Duration("sim.for", 0, "begin no history after so long (0: all of them)")
 	enough    = flag.Int("sim.enough", 5, "end when so many histories have failed")
+	nodes     = flag.Int("sim.quorum", 0, "run over a quorum of so many nodes, 3 or 5, instead of one store")
 	judgeFile = flag.String("sim.judge", "", "judge the history in this file again")
 )
 
@@ -53,17 +54,8 @@ func TestSimulation(t *testing.T) {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	}
 	start := time.Now()
-	late := func() bool { return *within > 0 && time.Since(start) > *within }
-	f := &fleet{t: t, report: newReport()}
-	var workers sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		workers.Go(func() {
-			for i := int(f.next.Add(1)) - 1; i < n && !f.fed() && !late(); i = int(f.next.Add(1)) - 1 {
-				f.sail(seedOf(i))
-			}
-		})
-	}
-	workers.Wait()
+	f := &fleet{t: t, report: newReport(), nodes: *nodes, until: deadline(start)}
+	f.run(n, seedOf)
 	t.Log(f.report.summary(time.Since(start)))
 	if void := f.report.void; void*5 > f.report.histories {
 		t.Errorf("%d of %d histories are void: %v", void, f.report.histories, f.report.why)
@@ -78,15 +70,51 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// fleet is the workers of TestSimulation.
+// TestSimulationOfQuorum is a little of -sim.quorum=3 and 5, for every day.
+func TestSimulationOfQuorum(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(1000))
+	for _, n := range []int{3, 5} {
+		start := time.Now()
+		f := &fleet{t: t, report: newReport(), nodes: n}
+		f.run(min(*histories/15, 20), func(i int) uint64 { return *first + uint64(i) })
+		t.Logf("%d nodes: %s", n, f.report.summary(time.Since(start)))
+	}
+}
+
+// fleet is the workers of a simulation.
 type fleet struct {
-	t    *testing.T
-	next atomic.Int64
+	t     *testing.T
+	nodes int       // of a quorum, or 0
+	until time.Time // when no history begins any more; zero: no end
+	next  atomic.Int64
 
 	mu     sync.Mutex
 	report *report
 	failed int
 	dir    string
+}
+
+// run runs so many histories on all cores.
+func (f *fleet) run(n int, seedOf func(int) uint64) {
+	var workers sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for i := int(f.next.Add(1)) - 1; i < n && !f.fed() && !f.late(); i = int(f.next.Add(1)) - 1 {
+				f.sail(seedOf(i))
+			}
+		})
+	}
+	workers.Wait()
+}
+
+func (f *fleet) late() bool { return !f.until.IsZero() && time.Now().After(f.until) }
+
+// deadline is when -sim.for is over.
+func deadline(start time.Time) (until time.Time) {
+	if *within > 0 {
+		until = start.Add(*within)
+	}
+	return until
 }
 
 // fed: so much has failed that more would tell nothing.
@@ -98,11 +126,11 @@ func (f *fleet) fed() bool {
 
 // sail runs and judges one history.
 func (f *fleet) sail(seed uint64) {
-	h, found := simulate(f.t, seed)
+	h, found := simulate(f.t, NewPlan(seed).over(f.nodes))
 	if len(found) == 0 {
 		found = Judge(h)
 	}
-	crossed := len(found) == 0 && seed%crossCheck == 0
+	crossed := len(found) == 0 && seed%crossCheck == 0 && f.nodes == 0
 	if crossed {
 		found = JudgeOpen(h)
 	}
@@ -123,7 +151,7 @@ func (f *fleet) sail(seed uint64) {
 	for _, v := range found[:min(len(found), some)] {
 		f.t.Errorf("seed %d (%s): %v", seed, faultsOf(h.Plan), v)
 	}
-	f.t.Logf("seed %d: the history is kept in %s; go test ./sim -run=TestSimulation -sim.seed=%d runs its plan again", seed, path, seed)
+	f.t.Logf("seed %d: the history is kept in %s; go test ./sim -run=TestSimulation$ -sim.seed=%d -sim.quorum=%d runs its plan again", seed, path, seed, f.nodes)
 }
 
 func (f *fleet) keep(h *History, found []Violation) (string, error) {
@@ -152,9 +180,8 @@ func faultsOf(p Plan) string {
 	return text
 }
 
-// simulate runs the plan of a seed in a bubble.
-func simulate(t *testing.T, seed uint64) (h *History, found []Violation) {
-	p := NewPlan(seed)
+// simulate runs a plan in a bubble.
+func simulate(t *testing.T, p Plan) (h *History, found []Violation) {
 	h = newHistory(p) // for want of another, if the bubble does not end
 	found = inBubble(t, func() { h = Run(p) })
 	return h, found

@@ -23,9 +23,15 @@ func Judge(h *History) []Violation {
 		found = append(found, violation("run", "%s", what))
 	}
 	for _, check := range []func(*History) []Violation{
-		overlaps, claimTokens, twins, earlyGrants, queueOrder, lateGrants, abandoned,
-		outlived, givenUp, overslept, disowned, overstayed, stale, prompt,
+		overlaps, claimTokens, twins, earlyGrants, lateGrants, abandoned,
+		outlived, givenUp, disowned, overstayed,
 	} {
+		found = append(found, check(h)...)
+	}
+	if h.Plan.Nodes > 0 { // independent nodes keep no common order
+		return found
+	}
+	for _, check := range []func(*History) []Violation{queueOrder, overslept, stale, prompt} {
 		found = append(found, check(h)...)
 	}
 	if len(found) > 0 {

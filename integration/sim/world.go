@@ -16,7 +16,7 @@ import (
 type world struct {
 	plan    *Plan
 	history *History
-	server  *server
+	server  backend
 	slots   []*slot
 	owners  []dlock.Owner // explicit
 	tasks   sync.WaitGroup
@@ -46,7 +46,11 @@ func (s *slot) now() *dlock.Client {
 // when nothing that it started is left, or else the bubble ends with a panic.
 func Run(p Plan) *History {
 	w := &world{plan: &p, history: newHistory(p), on: make(map[*Fault]*atomic.Int32)}
-	w.server = newServer(w.history)
+	if p.Nodes > 0 {
+		w.server = newQuorumServer(w.history, p.Nodes)
+	} else {
+		w.server = newServer(w.history)
+	}
 	w.ctx, w.stop = context.WithCancel(context.Background())
 	defer w.stop()
 	for range explicitOwners {
@@ -167,6 +171,7 @@ func (w *world) end() {
 		w.close(i)
 	}
 	time.Sleep(w.quiet())
+	w.server.close()
 	for _, name := range w.server.left() {
 		w.history.complain(fmt.Sprintf("%q is still in use at the store", name))
 	}

@@ -11,16 +11,16 @@ type Call struct {
 	Op       Op
 	N        int           // it was the N-th of its Op, from 1
 	Request  store.Request // of an Acquire
-	Refs     []store.Ref   // of a Renew or, one, of a Release
+	Refs     []store.Ref   // of a Renew or, one, of a Release or RaiseToken
 	Sent     time.Time
 	Returned time.Time // zero: not yet
 	Applied  int       // how often the store behind has done it so far
 	Result   Result    // what the caller got
 }
 
-// ID is the acquisition id of an Acquire or Release, or the first of a Renew.
+// ID is the acquisition id of a call, or the first of a Renew.
 func (c Call) ID() string {
-	if c.Op == Acquire {
+	if c.Op == Acquire || len(c.Refs) == 0 {
 		return c.Request.ID
 	}
 	return c.Refs[0].ID
@@ -28,7 +28,7 @@ func (c Call) ID() string {
 
 // Name is the lock's name, of a Renew the first.
 func (c Call) Name() string {
-	if c.Op == Acquire {
+	if c.Op == Acquire || len(c.Refs) == 0 {
 		return c.Request.Name
 	}
 	return c.Refs[0].Name
@@ -36,9 +36,11 @@ func (c Call) Name() string {
 
 // Result is what a call returns.
 type Result struct {
-	Grant store.Grant // of an Acquire
-	Err   error       // of an Acquire or Release; of a Renew the first that is not nil
-	Errs  []error     // of a Renew, one for each hold
+	Grant store.Grant   // of an Acquire; of a RaiseToken the token alone
+	Err   error         // of a Renew the first that is not nil
+	Errs  []error       // of a Renew, one for each hold
+	Life  string        // of an Incarnation
+	Age   time.Duration // of an Incarnation
 }
 
 // Calls returns the calls of op so far, in the order in which they were sent.

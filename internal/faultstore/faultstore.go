@@ -18,6 +18,7 @@ package faultstore
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -33,10 +34,15 @@ const (
 	Acquire
 	Renew
 	Release
+	RaiseToken
+	Incarnation
+	operations // how many there are
 )
 
 // String returns the name of the method.
-func (op Op) String() string { return [...]string{"any", "acquire", "renew", "release"}[op] }
+func (op Op) String() string {
+	return [...]string{"any", "acquire", "renew", "release", "raise token", "incarnation"}[op]
+}
 
 // Store is the handle with faults. It is safe for concurrent use.
 type Store struct {
@@ -47,7 +53,7 @@ type Store struct {
 	rules   []*rule
 	fates   []*fate
 	calls   []*Call
-	counts  [4]int
+	counts  [operations]int
 	arrived map[arrival]chan struct{}
 	sinks   map[int]func(store.Event)
 	lastID  int // of sinks
@@ -65,7 +71,11 @@ type arrival struct {
 	n  int
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store       = (*Store)(nil)
+	_ store.TokenRaiser = (*Store)(nil)
+	_ store.Incarnator  = (*Store)(nil)
+)
 
 // New returns a handle in front of inner, without faults.
 func New(inner store.Store) *Store {
@@ -223,6 +233,35 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 		arriving.TTL = scale(ref.TTL, 1/rate)
 		return Result{Err: inner.Release(ctx, arriving)}
 	}).Err
+}
+
+// errUnable is the answer when the store behind lacks the ability.
+var errUnable = errors.New("faultstore: the store behind cannot do that")
+
+// RaiseToken implements [store.TokenRaiser], if the store behind does.
+func (s *Store) RaiseToken(ctx context.Context, ref store.Ref, token uint64, tokens int) (uint64, error) {
+	r := s.call(ctx, &Call{Op: RaiseToken, Refs: []store.Ref{ref}}, func(ctx context.Context, inner store.Store, _ float64) Result {
+		raiser, ok := inner.(store.TokenRaiser)
+		if !ok {
+			return Result{Err: errUnable}
+		}
+		raised, err := raiser.RaiseToken(ctx, ref, token, tokens)
+		return Result{Grant: store.Grant{Token: raised}, Err: err}
+	})
+	return r.Grant.Token, r.Err
+}
+
+// Incarnation implements [store.Incarnator], if the store behind does.
+func (s *Store) Incarnation(ctx context.Context) (string, time.Duration, error) {
+	r := s.call(ctx, &Call{Op: Incarnation}, func(ctx context.Context, inner store.Store, rate float64) Result {
+		mortal, ok := inner.(store.Incarnator)
+		if !ok {
+			return Result{Err: errUnable}
+		}
+		id, age, err := mortal.Incarnation(ctx)
+		return Result{Life: id, Age: scale(age, rate), Err: err}
+	})
+	return r.Life, r.Age, r.Err
 }
 
 // Inspect asks the store behind, without faults and without a record.

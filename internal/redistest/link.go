@@ -54,7 +54,7 @@ const (
 // have closed.
 func (l *link) serve() {
 	defer l.cut()
-	server, err := net.Dial("tcp", l.p.target)
+	server, err := net.Dial("tcp", l.p.behind())
 	if err != nil {
 		return
 	}

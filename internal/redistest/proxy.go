@@ -14,13 +14,13 @@ import (
 type Proxy struct {
 	Addr string // "127.0.0.1:port"
 
-	target   string
 	listener net.Listener
 	running  sync.WaitGroup
 
 	planning sync.Mutex // has the plan asked about one call at a time, in order
 
 	mu     sync.Mutex
+	target string
 	closed bool
 	links  map[*link]bool
 	calls  int
@@ -192,6 +192,21 @@ func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = d
+}
+
+// Retarget has another server stand behind the proxy from now on, and closes all
+// present connections: what a client sees of a failover.
+func (p *Proxy) Retarget(target string) {
+	p.mu.Lock()
+	p.target = target
+	p.mu.Unlock()
+	p.Cut()
+}
+
+func (p *Proxy) behind() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.target
 }
 
 // Cut closes all present connections, on both sides. New ones are served.

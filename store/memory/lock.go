@@ -39,6 +39,30 @@ type wake struct {
 // issue reserves n consecutive tokens and returns the first.
 func (t *turn) issue(n int) uint64 { return t.tokens.Add(uint64(n)) - uint64(n) + 1 }
 
+// reserve makes the n tokens from first on count as issued.
+func (t *turn) reserve(first uint64, n int) {
+	last := first + uint64(n) - 1
+	for {
+		issued := t.tokens.Load()
+		if issued >= last || t.tokens.CompareAndSwap(issued, last) {
+			return
+		}
+	}
+}
+
+// take makes the n tokens from first on count as issued if none of them does.
+func (t *turn) take(first uint64, n int) bool {
+	for {
+		issued := t.tokens.Load()
+		if issued >= first {
+			return false
+		}
+		if t.tokens.CompareAndSwap(issued, first+uint64(n)-1) {
+			return true
+		}
+	}
+}
+
 func (t *turn) alive(deadline time.Time) bool { return deadline.After(t.now) }
 
 // settle removes what has died, which is a removal like any other.
@@ -185,6 +209,26 @@ func (l *lock) renew(t *turn, ref store.Ref) error {
 	}
 	h.deadline = t.now.Add(ref.TTL)
 	return nil
+}
+
+// raise gives a hold a token from outside. An exclusive hold gets it even if the
+// counter, which serves other names too, is further: nobody else has got a token
+// of this name since the hold did. Among shared ones somebody may have.
+func (l *lock) raise(t *turn, id string, token uint64, tokens int) (uint64, error) {
+	h := find(l.holds, id)
+	switch {
+	case h == nil:
+		return 0, store.ErrLost
+	case h.token >= token:
+	case h.Mode == store.Exclusive:
+		t.reserve(token, tokens)
+		h.token = token
+	case t.take(token, tokens):
+		h.token = token
+	default:
+		h.token = t.issue(tokens)
+	}
+	return h.token, nil
 }
 
 func (l *lock) release(t *turn, ref store.Ref) error {

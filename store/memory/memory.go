@@ -8,7 +8,9 @@ package memory
 
 import (
 	"context"
+	"crypto/rand"
 	"hash/maphash"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,14 +35,16 @@ type Store struct {
 type sink struct{ call func(store.Event) }
 
 var (
-	_ store.Store   = (*Store)(nil)
-	_ store.Breaker = (*Store)(nil)
-	_ store.Lister  = (*Store)(nil)
+	_ store.Store       = (*Store)(nil)
+	_ store.Breaker     = (*Store)(nil)
+	_ store.Lister      = (*Store)(nil)
+	_ store.TokenRaiser = (*Store)(nil)
+	_ store.Incarnator  = (*Store)(nil)
 )
 
 // New returns a handle on a new, empty set of locks.
 func New() *Store {
-	l := &locks{seed: maphash.MakeSeed()}
+	l := &locks{seed: maphash.MakeSeed(), incarnation: rand.Text()}
 	for i := range l.shards {
 		l.shards[i].locks = make(map[string]*lock)
 	}
@@ -55,9 +59,10 @@ func (s *Store) Peer() *Store { return &Store{locks: s.locks} }
 // locks are what all peers share. Names are spread over shards so that
 // distinct names do not contend.
 type locks struct {
-	seed   maphash.Seed
-	tokens atomic.Uint64 // the last one issued
-	shards [64]shard
+	seed        maphash.Seed
+	incarnation string
+	tokens      atomic.Uint64 // the last one issued
+	shards      [64]shard
 }
 
 type shard struct {
@@ -168,6 +173,23 @@ func (s *Store) Break(ctx context.Context, name string) (broken int, err error) 
 	}
 	s.on(name, false, func(l *lock, t *turn) { broken = l.breakAll(t) })
 	return broken, nil
+}
+
+// RaiseToken implements [store.TokenRaiser]. It does not block.
+func (s *Store) RaiseToken(ctx context.Context, ref store.Ref, token uint64, tokens int) (raised uint64, err error) {
+	if err := s.ready(ctx); err != nil {
+		return 0, err
+	}
+	err = store.ErrLost
+	s.on(ref.Name, false, func(l *lock, t *turn) { raised, err = l.raise(t, ref.ID, token, tokens) })
+	return raised, err
+}
+
+// Incarnation implements [store.Incarnator]: the same as long as the process
+// lives, with the longest age, for nothing can have been lost before. It does
+// not block.
+func (s *Store) Incarnation(ctx context.Context) (id string, age time.Duration, err error) {
+	return s.locks.incarnation, math.MaxInt64, s.ready(ctx)
 }
 
 // Inspect implements [store.Store]. It does not block.

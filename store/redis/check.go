@@ -67,6 +67,16 @@ func (k *checkup) warn(topic, format string, args ...any) {
 // info is what INFO says, by name. Values of sections that do not exist are "".
 type info map[string]string
 
+func infoOf(text string) info {
+	in := make(info)
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			in[name] = value
+		}
+	}
+	return in
+}
+
 func (k *checkup) server(node rueidis.Client) {
 	text, err := node.Do(k.ctx, node.B().Info().Build()).ToString()
 	switch {
@@ -77,12 +87,7 @@ func (k *checkup) server(node rueidis.Client) {
 		k.warn("unreachable", "%v", err)
 		return
 	}
-	in := make(info)
-	for line := range strings.Lines(text) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			in[name] = value
-		}
-	}
+	in := infoOf(text)
 	k.version(in)
 	k.role(in)
 	if in["role"] != "master" {

@@ -72,9 +72,11 @@ type Store struct {
 }
 
 var (
-	_ store.Store   = (*Store)(nil)
-	_ store.Breaker = (*Store)(nil)
-	_ store.Lister  = (*Store)(nil)
+	_ store.Store       = (*Store)(nil)
+	_ store.Breaker     = (*Store)(nil)
+	_ store.Lister      = (*Store)(nil)
+	_ store.TokenRaiser = (*Store)(nil)
+	_ store.Incarnator  = (*Store)(nil)
 )
 
 // New returns a handle that uses a client the caller has. Nil opts means

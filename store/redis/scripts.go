@@ -24,6 +24,7 @@ var (
 	confirmScript = newScript("confirm", "#!lua flags=allow-oom")
 	releaseScript = newScript("release", "#!lua flags=allow-oom")
 	inspectScript = newScript("inspect", "#!lua flags=allow-oom")
+	raiseScript   = newScript("raise", "#!lua flags=allow-oom")
 	breakScript   = newScript("break", "#!lua flags=allow-oom")
 	countScript   = newScript("count", "#!lua flags=allow-oom")
 )

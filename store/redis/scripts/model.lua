@@ -328,8 +328,9 @@ function grant(id, owner, mode, token, deadline, label)
     exclusive = exclusive + 1
   end
   redis.call('HINCRBY', lock, 'o:' .. owner, 1)
+  -- The label is put behind it, for format ends it at a NUL.
   redis.call('HSET', lock, 'i:' .. id,
-    string.format('%s %s %.0f %.0f %s', mode, owner, token, serial, label))
+    string.format('%s %s %.0f %.0f ', mode, owner, token, serial) .. label)
   redis.call('ZADD', order, deadline, 'h:' .. id)
   count(owner, mode, string.format('%.0f', token), 1)
   for other in string.gmatch(redis.call('HGET', lock, 'w:' .. owner) or '', '%x+') do

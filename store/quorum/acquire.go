@@ -1,0 +1,179 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/dlock-go/dlock/store"
+)
+
+// tries is how often a request that does not wait is put again after several had
+// met and none had got a majority.
+const tries = 5
+
+// Acquire implements [store.Store]. It takes a round trip to the quickest majority
+// of the nodes if the request is not granted and two if it is, and at worst blocks
+// for the timeout of a node in each. Errors of nodes are no votes: with too many
+// of them the error is [ErrNoQuorum].
+//
+// A request that has got some nodes but no majority keeps them for a moment, in
+// which the others may follow. After that, without Queue at once, it gives them
+// back, so that one of those who met here can win, and is put again after a
+// random pause: without Queue before Acquire returns, with Queue after Retry. It
+// keeps its places in the queues meanwhile.
+func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
+	return during(ctx, s, func(detached context.Context) (store.Grant, error) { return s.acquire(detached, ctx, req) })
+}
+
+// during runs f on a goroutine that goes on when ctx ends, and is given a ctx that
+// does not.
+func during[T any](ctx context.Context, s *Store, f func(context.Context) (T, error)) (value T, err error) {
+	if err := s.ready(ctx); err != nil {
+		return value, err
+	}
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	detached := context.WithoutCancel(ctx)
+	if !s.work.spawn(func() {
+		value, err := f(detached)
+		done <- result{value, err}
+	}) {
+		return value, store.ErrClosed
+	}
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		return value, ctx.Err()
+	}
+}
+
+func (s *Store) acquire(ctx, caller context.Context, req store.Request) (store.Grant, error) {
+	lease := max(req.TTL, req.WaitTTL)
+	s.note(lease)
+	e := s.entries.take(req.ID, len(s.nodes))
+	defer s.entries.put(req.ID, e)
+	if err := e.enter(s.work.base, caller); err != nil {
+		return store.Grant{}, err
+	}
+	defer e.leave()
+	e.promise.keep()
+	e.begin(req)
+	enough := time.Now().Add(s.timeout(req.TTL) / 2)
+	for try := 0; ; try++ {
+		b := s.poll(ctx, e, req)
+		g, err := s.decide(ctx, e, b)
+		met := errors.Is(err, store.ErrHeld) && len(b.held) > 0
+		if !met || try == tries || time.Now().After(enough) {
+			return g, err
+		}
+		time.Sleep(rand.N(s.pause(b, try+1)))
+	}
+}
+
+// pause is the longest that somebody waits who has given way so many times.
+func (s *Store) pause(b *ballot, times int) time.Duration {
+	base := min(max(time.Since(b.sent), time.Millisecond), 50*time.Millisecond)
+	return min(base<<min(times, 6), 250*time.Millisecond)
+}
+
+// poll asks all nodes and counts their votes.
+func (s *Store) poll(ctx context.Context, e *entry, req store.Request) *ballot {
+	b := newBallot(s, e, req)
+	timeout := s.timeout(req.TTL)
+	e.lasts(max(req.TTL, req.WaitTTL) + timeout)
+	r := ask(ctx, s, timeout, s.nodes, func(ctx context.Context, n *node) (store.Grant, error) {
+		done := e.sending(n.index)
+		g, err := n.store.Acquire(ctx, req)
+		done(err == nil || certain(err))
+		return g, err
+	})
+	r.collect(context.Background(), b.take, b.enough)
+	s.pulse.Store(int64(time.Since(b.sent)))
+	r.rest(s, func(a answer[store.Grant]) { s.late(ctx, e, a) })
+	return b
+}
+
+// late takes the answer of a node that nobody waited for. What it granted is left
+// to it if the others have granted too, and given its token if that can be;
+// else its request is to be asked again, for now it may be enough. If it has been
+// released meanwhile, so has this, with Bury.
+func (s *Store) late(ctx context.Context, e *entry, a answer[store.Grant]) {
+	if a.err != nil || !a.value.Held {
+		return
+	}
+	e.mu.Lock()
+	token, req := e.token, e.req
+	granted, waits := e.granted, !e.granted && !e.released && req.Queue
+	e.mu.Unlock()
+	switch {
+	case granted && a.value.Token < token:
+		ctx, cancel := context.WithTimeout(ctx, s.timeout(req.TTL))
+		defer cancel()
+		defer context.AfterFunc(s.work.base, cancel)()
+		_, _ = a.node.raiser.RaiseToken(ctx, refOf(req), token, req.Tokens) // the majority has it
+	case waits:
+		s.emit(store.Event{ID: req.ID})
+	}
+}
+
+// decide turns a ballot into an answer.
+func (s *Store) decide(ctx context.Context, e *entry, b *ballot) (store.Grant, error) {
+	if len(b.votes) >= s.need {
+		g, err := s.commit(ctx, b)
+		if err != nil {
+			s.giveBack(ctx, e, b)
+			return store.Grant{}, err
+		}
+		e.grant(g.Token, b.sent.Add(b.req.TTL))
+		return g, nil
+	}
+	switch {
+	case b.upgrade:
+		s.giveBack(ctx, e, b, b.queued...)
+		s.forget(e, b)
+		return store.Grant{}, store.ErrUpgrade
+	case len(b.votes)+len(b.busy) < s.need:
+		s.giveBack(ctx, e, b)
+		return store.Grant{}, s.verdict(b.errs)
+	case !b.req.Queue:
+		g := store.Grant{Retry: b.retry()}
+		if len(b.held) > 0 {
+			g.Retry = s.pause(b, 1)
+		}
+		s.giveBack(ctx, e, b)
+		s.forget(e, b)
+		return g, store.ErrHeld
+	}
+	return s.queued(ctx, e, b), nil
+}
+
+// queued is the answer to a request that waits.
+func (s *Store) queued(ctx context.Context, e *entry, b *ballot) store.Grant {
+	g := store.Grant{Token: b.told, Position: b.position(), Retry: b.retry()}
+	e.mu.Lock()
+	partial, splits := e.partial, e.splits
+	e.partial = len(b.held) > 0 && !partial
+	if partial && len(b.held) > 0 {
+		e.splits++
+	}
+	e.mu.Unlock()
+	switch {
+	case len(b.held) == 0:
+	case !partial:
+		g.Retry = s.moment() + rand.N(2*s.moment())
+	default:
+		s.giveBack(ctx, e, b)
+		g.Retry = s.moment() + rand.N(s.pause(b, splits+1))
+	}
+	return g
+}
+
+func refOf(req store.Request) store.Ref {
+	return store.Ref{Name: req.Name, Owner: req.Owner, ID: req.ID, Mode: req.Mode, TTL: max(req.TTL, req.WaitTTL)}
+}

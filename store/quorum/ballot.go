@@ -1,0 +1,140 @@
+package quorum
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/dlock-go/dlock/store"
+)
+
+// vote is a node's grant, with the life that the node led before it was asked.
+type vote struct {
+	node  *node
+	grant store.Grant
+	life  string
+}
+
+// ballot is what the nodes answered to one request.
+type ballot struct {
+	s     *Store
+	entry *entry
+	req   store.Request
+	sent  time.Time
+	token uint64   // of the grant that the id is already, 0 if it is none
+	lives []string // of each node, when it was asked
+
+	votes   []vote        // grants that count
+	held    []*node       // where the id holds, whether or not that counts
+	busy    []store.Grant // queued, or refused because others hold
+	errs    []error       // of each node: why it is no vote
+	queued  []*node       // where it has a place
+	upgrade bool          // some node refused an upgrade
+	told    uint64        // the last token that a node told
+}
+
+func newBallot(s *Store, e *entry, req store.Request) *ballot {
+	b := &ballot{s: s, entry: e, req: req, sent: time.Now(), token: e.granting(), lives: make([]string, len(s.nodes)), errs: make([]error, len(s.nodes))}
+	for i, n := range s.nodes {
+		b.lives[i] = n.life.now()
+		b.errs[i] = errSilent
+	}
+	return b
+}
+
+// take counts an answer.
+func (b *ballot) take(a answer[store.Grant]) {
+	i := a.node.index
+	b.errs[i] = a.err
+	b.told = max(b.told, a.value.Token)
+	switch {
+	case a.err == nil && a.value.Held:
+		b.held = append(b.held, a.node)
+		switch excluded := a.node.life.excluded(time.Now()); {
+		case b.entry.isTainted(i):
+			b.errs[i] = errTainted
+		case excluded != nil:
+			b.errs[i] = excluded
+		default:
+			b.votes = append(b.votes, vote{a.node, a.value, b.lives[i]})
+		}
+	case a.err == nil:
+		b.queued, b.busy = append(b.queued, a.node), append(b.busy, a.value)
+	case errors.Is(a.err, store.ErrHeld):
+		b.busy = append(b.busy, a.value)
+	case errors.Is(a.err, store.ErrUpgrade):
+		b.upgrade = true
+	}
+}
+
+// enough: what left nodes are still to say does not change the outcome.
+func (b *ballot) enough(left int) bool {
+	need, votes, busy := b.s.need, len(b.votes), len(b.busy)
+	switch {
+	case votes >= need:
+		_, agreed := b.agreed()
+		return agreed || !b.repeats()
+	case votes+left >= need:
+		return false
+	}
+	return b.upgrade || votes+busy >= need || votes+busy+left < need
+}
+
+// repeats: the token of this grant exists already. The id has been granted before, or
+// some node says that its owner has another hold.
+func (b *ballot) repeats() bool {
+	return slices.ContainsFunc(b.votes, func(v vote) bool { return v.grant.Holds > 1 || v.grant.Token == b.token })
+}
+
+// agreed returns the token that a majority has given to this id.
+func (b *ballot) agreed() (uint64, bool) {
+	count := make(map[uint64]int, len(b.votes))
+	for _, v := range b.votes {
+		if count[v.grant.Token]++; count[v.grant.Token] == b.s.need {
+			return v.grant.Token, true
+		}
+	}
+	return 0, false
+}
+
+// candidate is the token to begin with: the one that a majority has given, or that
+// the id had before, or that of the owner's other hold, or the greatest.
+func (b *ballot) candidate() uint64 {
+	if token, ok := b.agreed(); ok {
+		return token
+	}
+	var greatest, reentry uint64
+	for _, v := range b.votes {
+		greatest = max(greatest, v.grant.Token)
+		if v.grant.Token == b.token {
+			return b.token
+		}
+		if v.grant.Holds > 1 {
+			reentry = max(reentry, v.grant.Token)
+		}
+	}
+	if reentry > 0 {
+		return reentry
+	}
+	return greatest
+}
+
+// retry is when a majority of the nodes may be free.
+func (b *ballot) retry() time.Duration {
+	waits := make([]time.Duration, len(b.held), len(b.s.nodes)) // there: no time
+	for _, g := range b.busy {
+		waits = append(waits, g.Retry)
+	}
+	slices.Sort(waits)
+	return max(waits[min(b.s.need, len(waits))-1], time.Millisecond)
+}
+
+// position is the place that it has at a majority of the nodes, or one ahead of it.
+func (b *ballot) position() int {
+	positions := make([]int, len(b.held), len(b.s.nodes))
+	for _, g := range b.busy {
+		positions = append(positions, g.Position)
+	}
+	slices.Sort(positions)
+	return max(positions[min(b.s.need, len(positions))-1], 1)
+}

@@ -1,0 +1,152 @@
+package quorum
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock/store"
+)
+
+// maxRounds bounds an agreement. The last ones leave room for a million grants.
+const maxRounds = 24
+
+// commit agrees on a token with those who voted, and makes sure that their votes
+// count. The token is the greatest that one of them gave; when a majority of
+// them has given it to the hold, or has made it so, it is that of the grant.
+//
+// It is greater than that of every grant that was reported before this one was
+// asked for, or that this one had to wait for. Such a grant was given its token
+// by a majority, and one node of it has voted here after that, with a greater
+// one. Two shared holds cannot get the same, as no node gives it twice. No clock is
+// needed for any of that, nor a node's counter to be near another's.
+//
+// A counter that has gone further, because it serves other names too or other
+// readers were quicker, makes another round necessary, from where it is.
+func (s *Store) commit(ctx context.Context, b *ballot) (store.Grant, error) {
+	c := &consent{s: s, b: b, votes: b.votes, lived: make(map[*node]bool)}
+	end := b.sent.Add(b.lease() - drift(b.lease()))
+	for token, rounds := b.candidate(), 0; ; rounds++ {
+		sure, next := c.round(ctx, token)
+		if !time.Now().Before(end) {
+			for _, v := range b.votes {
+				b.errs[v.node.index] = errLate
+			}
+			break
+		}
+		if len(sure) >= s.need {
+			return b.grant(sure, token), nil
+		}
+		if len(c.votes) < s.need || rounds == maxRounds {
+			break
+		}
+		// Each round leaves more room to those who are ahead.
+		token = next + 1<<min(rounds, 20) - 1
+	}
+	return store.Grant{}, s.verdict(b.errs)
+}
+
+// consent is one attempt to agree.
+type consent struct {
+	s     *Store
+	b     *ballot
+	votes []vote // that may still count
+
+	mu    sync.Mutex
+	lived map[*node]bool // no need to ask again
+}
+
+// round asks those who voted to give the hold the token, and returns those who
+// have, and the greatest token of those who have not.
+func (c *consent) round(ctx context.Context, token uint64) (sure []vote, next uint64) {
+	next = token + 1
+	asked := make(map[*node]vote)
+	var nodes []*node
+	for _, v := range c.votes {
+		asked[v.node] = v
+		nodes = append(nodes, v.node)
+	}
+	c.votes = nil
+	r := ask(ctx, c.s, c.s.timeout(c.b.req.TTL), nodes, func(ctx context.Context, n *node) (uint64, error) {
+		return c.confirm(ctx, asked[n], token)
+	})
+	r.collect(context.Background(), func(a answer[uint64]) {
+		if c.b.errs[a.node.index] = a.err; a.err != nil {
+			return
+		}
+		v := asked[a.node]
+		v.grant.Token = a.value
+		c.votes = append(c.votes, v)
+		if a.value == token {
+			sure = append(sure, v)
+			return
+		}
+		c.b.errs[a.node.index] = errToken
+		next = max(next, a.value)
+	}, func(int) bool {
+		return len(sure) >= c.s.need // if it is not to be, all answers are of use to the next round
+	})
+	for n := range r.waiting {
+		c.b.errs[n.index] = errSilent
+	}
+	r.rest(c.s, func(answer[uint64]) {})
+	return sure, next
+}
+
+// confirm makes the token that of the hold at one node, and asks the node for its
+// life at the same time: after the vote, which is all that matters.
+func (c *consent) confirm(ctx context.Context, v vote, token uint64) (raised uint64, err error) {
+	lived := make(chan error, 1)
+	c.s.work.also(func() { lived <- c.alive(ctx, v) })
+	raised = v.grant.Token
+	if raised < token {
+		raised, err = v.node.raiser.RaiseToken(ctx, refOf(c.b.req), token, c.b.req.Tokens)
+	}
+	if died := <-lived; died != nil {
+		return 0, died
+	}
+	return raised, err
+}
+
+// alive says why the node's vote does not count.
+func (c *consent) alive(ctx context.Context, v vote) error {
+	c.mu.Lock()
+	lived := c.lived[v.node]
+	c.mu.Unlock()
+	if lived || v.node.mortal == nil {
+		return nil
+	}
+	id, age, err := v.node.mortal.Incarnation(ctx)
+	if err != nil {
+		return err
+	}
+	if err := v.node.life.judge(v.life, c.b.sent, id, age, c.s.exclusion()); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lived[v.node] = true
+	return nil
+}
+
+// lease is what a majority of those who voted keeps the hold for.
+func (b *ballot) lease() time.Duration { return nth(b.votes, b.s.need, vote.ttl) }
+
+func (v vote) ttl() time.Duration { return v.grant.TTL }
+func (v vote) holds() int         { return v.grant.Holds }
+
+// grant is what a majority of the nodes says of the hold.
+func (b *ballot) grant(sure []vote, token uint64) store.Grant {
+	return store.Grant{Held: true, Token: token, TTL: nth(sure, b.s.need, vote.ttl), Holds: nth(sure, b.s.need, vote.holds)}
+}
+
+// nth is the n-th greatest of what the votes have: that much, so many of them have.
+func nth[T int | time.Duration](votes []vote, n int, of func(vote) T) T {
+	var all []T
+	for _, v := range votes {
+		all = append(all, of(v))
+	}
+	slices.Sort(all)
+	return all[len(all)-n]
+}

@@ -1,0 +1,93 @@
+package quorum
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/dlock-go/dlock/store"
+)
+
+// ErrNoQuorum: fewer nodes than a majority gave a usable answer, so it is unknown
+// what became of the call. It is not [store.ErrHeld], which a majority has to say.
+// The error is a [*NoQuorumError], which has what each node said.
+var ErrNoQuorum = errors.New("quorum: no majority of the nodes answered")
+
+var (
+	// errRestarted is why the vote of a node does not count.
+	errRestarted = errors.New("the node restarted and may have lost holds")
+	// errTainted is why the vote of a node does not count for one id.
+	errTainted = errors.New("an earlier release of this request may still arrive at the node")
+	// errSilent: it did not answer in time, and was not waited for.
+	errSilent = errors.New("the node has not answered")
+	// errLate is why a majority does not count.
+	errLate = errors.New("the lease ran out while the nodes agreed")
+	// errToken: it has gone further, and others have not.
+	errToken = errors.New("the node has issued greater tokens")
+)
+
+// NoQuorumError is the error of a call for which there was no majority. It matches
+// [ErrNoQuorum], and [errors.Is] and [errors.As] also find in it what the nodes
+// said, certain refusals excepted: the refusal of one node is none of the store,
+// and to look at it takes Nodes.
+type NoQuorumError struct {
+	Need  int     // how many nodes are a majority
+	Nodes []error // of each node, in the order of New; nil: it did its part
+}
+
+// Error names each node that failed, by its number from 0.
+func (e *NoQuorumError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v (%d of %d are needed)", ErrNoQuorum, e.Need, len(e.Nodes))
+	for i, err := range e.Nodes {
+		if err != nil {
+			fmt.Fprintf(&b, "; node %d: %v", i, err)
+		}
+	}
+	return b.String()
+}
+
+// Unwrap returns ErrNoQuorum and the errors of nodes that are no refusals.
+func (e *NoQuorumError) Unwrap() []error {
+	errs := []error{ErrNoQuorum}
+	for _, err := range e.Nodes {
+		if err != nil && !certain(err) {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+// refusals are what a store may say for certain, but for the two that depend on
+// the state of the lock and so on the node.
+var refusals = []error{store.ErrLost, store.ErrForeignKey, store.ErrRefused, store.ErrClosed}
+
+func certain(err error) bool {
+	for _, refusal := range refusals {
+		if errors.Is(err, refusal) {
+			return true
+		}
+	}
+	return errors.Is(err, store.ErrHeld) || errors.Is(err, store.ErrUpgrade)
+}
+
+// verdict is the error of a call that fewer nodes than a majority have done:
+// a refusal if so many nodes made it that there can be no majority without
+// them, else NoQuorumError.
+func (s *Store) verdict(errs []error) error {
+	for _, refusal := range refusals {
+		n := 0
+		var first error
+		for _, err := range errs {
+			if errors.Is(err, refusal) {
+				if n++; n == 1 {
+					first = err
+				}
+			}
+		}
+		if n > len(s.nodes)-s.need {
+			return first
+		}
+	}
+	return &NoQuorumError{Need: s.need, Nodes: errs}
+}

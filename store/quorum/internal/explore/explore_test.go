@@ -1,0 +1,83 @@
+package explore
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// enough is more states than any of the worlds has.
+const enough = 100_000_000
+
+// TestNothingIsFound: two clients, three nodes, every order of messages. The larger
+// worlds take minutes and run with DLOCK_PROVE=1.
+func TestNothingIsFound(t *testing.T) {
+	for name, w := range map[string]World{
+		"counters apart":            {Clients: 2, Attempts: 1, Lease: 3, Ahead: 2},
+		"a message lost":            {Clients: 2, Attempts: 1, Lease: 2, Losses: 1},
+		"a node restarts":           {Clients: 2, Attempts: 1, Lease: 2, Restarts: 1, Ahead: 1},
+		"a restart, a fresh client": {Clients: 2, Attempts: 1, Lease: 2, Restarts: 1, Fresh: true},
+		"renewal":                   {Clients: 2, Attempts: 1, Lease: 2, Renewals: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			slow(t, w.Renewals == 0)
+			w.wantNothing(t)
+		})
+	}
+	for name, w := range map[string]World{
+		"longer leases":         {Clients: 2, Attempts: 1, Lease: 3, Losses: 1, Restarts: 1, Ahead: 2},
+		"two restarts":          {Clients: 2, Attempts: 1, Lease: 2, Restarts: 2, Fresh: true},
+		"renewal and a restart": {Clients: 2, Attempts: 1, Lease: 3, Renewals: 1, Restarts: 1},
+		"two attempts":          {Clients: 2, Attempts: 2, Lease: 2, Ahead: 2},
+		"three clients":         {Clients: 3, Attempts: 1, Lease: 2, Ahead: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if os.Getenv("DLOCK_PROVE") == "" {
+				t.Skip("it takes minutes; set DLOCK_PROVE=1")
+			}
+			w.wantNothing(t)
+		})
+	}
+}
+
+// slow skips a large world under the race detector, which has nothing to find in one
+// goroutine and takes ten times as long.
+func slow(t *testing.T, large bool) {
+	t.Helper()
+	if underRace && large {
+		t.Skip("it takes too long under the race detector")
+	}
+}
+
+func (w World) wantNothing(t *testing.T) {
+	t.Helper()
+	r := w.Explore(enough)
+	t.Log(r)
+	if r.Broken != "" || r.Cut {
+		t.Errorf("%+v", w)
+	}
+}
+
+// TestEachGuardIsNeeded: without it, what it is there for is found.
+func TestEachGuardIsNeeded(t *testing.T) {
+	const two, order = "two clients hold", "is reported after"
+	for name, x := range map[string]struct {
+		world World
+		want  string
+	}{
+		"no margin":                          {World{Clients: 2, Attempts: 1, Lease: 2, Without: Guards{Margin: true}}, two},
+		"a restart without exclusion":        {World{Clients: 2, Attempts: 1, Lease: 2, Restarts: 1, Without: Guards{Exclusion: true}}, two},
+		"a token without commit":             {World{Clients: 2, Attempts: 1, Lease: 3, Ahead: 2, Without: Guards{Commit: true}}, order},
+		"half of the nodes":                  {World{Clients: 2, Attempts: 1, Lease: 3, Without: Guards{Majority: true}}, two},
+		"a counter that restarts with zeros": {World{Clients: 2, Attempts: 1, Lease: 2, Restarts: 1, Ahead: 2, Fresh: true, Without: Guards{Seed: true}}, order},
+	} {
+		t.Run(name, func(t *testing.T) {
+			slow(t, x.world.Without.Margin || x.world.Without.Seed)
+			r := x.world.Explore(enough)
+			t.Log(r)
+			if !strings.Contains(r.Broken, x.want) {
+				t.Errorf("%+v: want %q", x.world, x.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,118 @@
+package explore
+
+// messages is what may happen to those that client c has sent: each arrives, and its
+// answer at once, or arrives and the answer is lost, or is lost itself. When it
+// arrives is open: late ones are those that others overtake.
+func (w World) messages(s *state, c int, visit func(step, *state)) {
+	k := &s.clients[c]
+	for n := range nodes {
+		for id := range uint8(w.Attempts) {
+			if k.asks[id].has(n) {
+				w.send(s, step{"request", int8(c), int8(n), int8(id), -1}, visit, func(t *state) func() {
+					to := &t.clients[c]
+					to.asks[id] = to.asks[id].without(n)
+					token := t.nodes[n].grant(c, id, uint8(w.Lease))
+					return func() {
+						if to.phase == voting && to.id == id {
+							to.votes[n] = token
+						}
+					}
+				})
+			}
+			if k.releases[id].has(n) {
+				w.send(s, step{"release", int8(c), int8(n), int8(id), -1}, visit, func(t *state) func() {
+					to := &t.clients[c]
+					to.releases[id] = to.releases[id].without(n)
+					if d := &t.nodes[n]; d.holds(c, id) {
+						d.free()
+					}
+					t.nodes[n].buried[c][id] = true
+					return nil
+				})
+			}
+			if k.restores[id].has(n) {
+				w.send(s, step{"restoration", int8(c), int8(n), int8(id), -1}, visit, func(t *state) func() {
+					to := &t.clients[c]
+					to.restores[id] = to.restores[id].without(n)
+					t.nodes[n].grant(c, id, uint8(w.Lease))
+					return nil
+				})
+			}
+		}
+		if k.commits.has(n) {
+			w.send(s, step{"raising", int8(c), int8(n), int8(k.id), int8(k.token)}, visit, func(t *state) func() {
+				to, d := &t.clients[c], &t.nodes[n]
+				to.commits = to.commits.without(n)
+				ok := d.holds(c, to.id)
+				if ok {
+					d.counter = max(d.counter, to.token)
+				}
+				young := d.young
+				return func() {
+					if counts := w.judgeLife(to, n, young); ok && counts {
+						to.sure = to.sure.with(n)
+					}
+				}
+			})
+		}
+		if k.extends.has(n) {
+			w.send(s, step{"renewal", int8(c), int8(n), int8(k.id), -1}, visit, func(t *state) func() {
+				to, d := &t.clients[c], &t.nodes[n]
+				to.extends = to.extends.without(n)
+				ok := d.holds(c, to.id)
+				if ok {
+					d.left = uint8(w.Lease)
+				}
+				return func() {
+					if ok {
+						to.sure = to.sure.with(n)
+					} else {
+						to.lost = to.lost.with(n)
+					}
+				}
+			})
+		}
+	}
+}
+
+// send visits what may happen to one message. arrive does what it is for and returns
+// what its answer does, nil if nobody waits for one.
+func (w World) send(s *state, what step, visit func(step, *state), arrive func(*state) func()) {
+	t := *s
+	answer := arrive(&t)
+	if s.losses > 0 {
+		if answer != nil {
+			u := t
+			u.losses--
+			lost := what
+			lost.what += ", and its answer is lost,"
+			visit(lost, &u)
+		}
+		u := *s
+		u.losses--
+		arrive(&u)
+		u.nodes = s.nodes
+		lost := what
+		lost.what += " that is lost"
+		visit(lost, &u)
+	}
+	if answer != nil {
+		answer()
+	}
+	visit(what, &t)
+}
+
+// judgeLife decides, by the life that node n leads now, whether its vote counts.
+func (w World) judgeLife(k *client, n int, young uint8) bool {
+	if w.Without.Exclusion {
+		return true
+	}
+	switch k.known[n] {
+	case unknown: // the first contact
+		k.barred[n] = young
+	case past:
+		k.barred[n] = uint8(w.Lease)
+	}
+	k.known[n] = present
+	return k.barred[n] == 0 && k.before[n] != past
+}

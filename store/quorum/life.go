@@ -1,0 +1,80 @@
+package quorum
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// life is what a handle knows of a node's restarts. A node that restarted may have
+// forgotten votes that somebody relies on: with them it was part of a majority,
+// and without them it would be part of another one. So for as long as the longest
+// lease its votes do not count.
+//
+// A vote is judged by the life that the node says it leads after the vote was
+// given. If that is the one it led before the vote was asked for, it has lived
+// through all of it, and its vote rests on all that it ever confirmed, but for
+// what came before that life and has run out by now. Asking before would prove
+// less, and asking first and after would cost a round trip.
+//
+// At the first contact nothing is known from before. Then only the age counts that
+// the node states: it has to have lived as long as the longest lease. That makes
+// a lock unavailable for that long after all nodes were started for the first
+// time. A fresh handle cannot tell this from a power cut, after which holders of
+// what was lost may still be at work.
+type life struct {
+	mu    sync.Mutex
+	id    string    // "" before the first contact
+	seen  time.Time // it led this life then
+	until time.Time // excluded
+}
+
+// now returns the present life of a node, as far as it is known.
+func (l *life) now() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.id
+}
+
+// left is for how long the node's votes do not count yet.
+func (l *life) left(now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return max(0, l.until.Sub(now))
+}
+
+// excluded says why a node's vote does not count now; nil: it does.
+func (l *life) excluded(now time.Time) error {
+	if left := l.left(now); left > 0 {
+		return fmt.Errorf("%w; it votes again in %v", errRestarted, left.Round(time.Millisecond))
+	}
+	return nil
+}
+
+// judge decides on a vote that was asked for at sent, when the node led the life
+// before as far as was known, now that it says that it leads the life id since
+// age. lease is the longest one.
+func (l *life) judge(before string, sent time.Time, id string, age, lease time.Duration) error {
+	now := time.Now()
+	l.mu.Lock()
+	switch {
+	case l.id == id:
+	case l.id == "":
+		l.until = now.Add(lease - min(age, lease))
+	default:
+		// Since its start it has forgotten nothing. An age that reaches back beyond the
+		// last time that it was known to live otherwise is none.
+		if age > now.Sub(l.seen) {
+			age = 0
+		}
+		l.until = now.Add(lease - min(age, lease))
+	}
+	l.id, l.seen = id, now
+	l.mu.Unlock()
+	if before != "" && before != id || before == "" && age < now.Sub(sent) {
+		if lease > 0 { // else it has kept what it confirmed
+			return errRestarted
+		}
+	}
+	return l.excluded(now)
+}

@@ -1,0 +1,205 @@
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock/internal/faultstore"
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/quorum"
+)
+
+// TestErrorsAreNoVotes: and the error is none of a node.
+func TestErrorsAreNoVotes(t *testing.T) {
+	for _, err := range []error{faultstore.ErrTransport, store.ErrRefused} {
+		inBubble(t, 3, func(s *site) {
+			a := s.client()
+			a.cut(down, 1)
+			a.cut(faultstore.Answer(err), 2)
+			got := s.refused(a, request("a", 1), quorum.ErrNoQuorum)
+			for _, refusal := range []error{store.ErrHeld, store.ErrRefused, store.ErrLost} {
+				if errors.Is(got, refusal) {
+					t.Errorf("%v matches %v", got, refusal)
+				}
+			}
+			var e *quorum.NoQuorumError
+			if !errors.Is(got, faultstore.ErrTransport) || !errors.As(got, &e) || e.Need != 2 || !errors.Is(e.Nodes[2], err) || e.Nodes[0] != nil {
+				t.Errorf("got %#v", got)
+			}
+			want(t, "holders at node 0", s.holders(0), "") // given back
+		})
+	}
+}
+
+// TestRefusalsOfAMajority are the store's.
+func TestRefusalsOfAMajority(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a := s.client()
+		a.cut(faultstore.Answer(store.ErrRefused), 1, 2)
+		s.refused(a, request("a", 1), store.ErrRefused)
+	})
+}
+
+// TestReleaseOfUnheardAsk: a node did it and said nothing, the others were a
+// majority, and so the caller knows of no unknown outcome.
+func TestReleaseOfUnheardAsk(t *testing.T) {
+	for name, fault := range map[string]faultstore.Fault{
+		"reply lost": faultstore.DropReply(), "reply late": faultstore.DelayReply(3 * time.Second),
+		"late": faultstore.DelayRequest(3 * time.Second), "silent": faultstore.MuteReply(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 3, func(s *site) {
+				a := s.client()
+				a.links[2].On(faultstore.Acquire, faultstore.Every, fault)
+				r := request("a", 1)
+				s.hold(a, r)
+				s.release(a, r)
+				time.Sleep(4 * time.Second)
+				for i := range s.nodes {
+					want(t, "holders", s.holders(i), "")
+				}
+			})
+		})
+	}
+}
+
+// TestRefusalLeavesNothing: nobody will release what was refused.
+func TestRefusalLeavesNothing(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a, b := s.client(), s.client()
+		a.cut(down, 2)
+		ra := request("a", 1)
+		s.hold(a, ra)
+		// It gets node 2 and is late there, or cannot hear of it.
+		b.links[2].On(faultstore.Acquire, faultstore.Every, faultstore.DelayRequest(2*time.Second))
+		s.refused(b, request("b", 1), store.ErrHeld)
+		time.Sleep(3 * time.Second)
+		want(t, "holders at node 2", s.holders(2), "")
+	})
+}
+
+// TestReleaseReachesNodesLater: those that were down when the lock was released.
+func TestReleaseReachesNodesLater(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a := s.client()
+		r := request("a", 1)
+		s.hold(a, r)
+		heal := a.cut(down, 1)
+		s.release(a, r)
+		want(t, "holders at node 1", s.holders(1), "a")
+		time.Sleep(time.Second)
+		heal()
+		time.Sleep(300 * time.Millisecond)
+		want(t, "holders at node 1", s.holders(1), "")
+	})
+}
+
+// TestLateReleaseOfAnEarlierTry: what a request gave back in vain may arrive when the
+// same request has been granted; the node it arrives at must not have been needed.
+func TestLateReleaseOfAnEarlierTry(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a, b := s.client(), s.client()
+		ra := waiting(request("a", 1))
+		// Node 0 is a's, the others are b's; then a gives node 0 back, which is late.
+		rb := request("b", 1)
+		for _, n := range s.nodes[1:] {
+			n.Acquire(bg, rb)
+		}
+		a.links[0].On(faultstore.Release, faultstore.Nth(1), faultstore.DelayRequest(2*time.Second))
+		s.refused(a, ra, nil)
+		s.refused(a, ra, nil)
+		s.nodes[1].Release(bg, refOf(rb))
+		s.nodes[2].Release(bg, refOf(rb))
+		a.cut(down, 2)
+		if g, _ := a.Acquire(bg, ra); g.Held {
+			s.nodes[2].Release(bg, refOf(ra)) // of its place there, of which it does not know
+			time.Sleep(3 * time.Second)
+			s.refused(b, request("b", 2), store.ErrHeld)
+		}
+	})
+}
+
+// TestRepeatedRequestKeepsTheHold: a duplicate that arrives while nodes are down
+// is harmless to the hold that somebody relies on.
+func TestRepeatedRequestKeepsTheHold(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a := s.client()
+		r := request("a", 1)
+		s.hold(a, r)
+		heal := a.cut(down, 1, 2)
+		s.refused(a, r, quorum.ErrNoQuorum)
+		heal()
+		for i := range s.nodes {
+			want(t, "holders", s.holders(i), "a")
+		}
+	})
+}
+
+// TestCallerLeaves: the call returns, and what it asked for comes to an end.
+func TestCallerLeaves(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a := s.client()
+		a.cut(faultstore.Mute(), 0, 1, 2)
+		ctx, cancel := context.WithTimeout(bg, time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		if _, err := a.Acquire(ctx, request("a", 1)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		want(t, "took", time.Since(start), time.Millisecond)
+	})
+}
+
+// TestClose: releases on their way get a second, no more, and nothing is left.
+func TestClose(t *testing.T) {
+	for _, delay := range []time.Duration{300 * time.Millisecond, time.Hour} {
+		inBubble(t, 3, func(s *site) {
+			a := s.client()
+			r := request("a", 1)
+			s.hold(a, r)
+			a.links[1].On(faultstore.Release, faultstore.Every, func(ctx context.Context, deliver func(context.Context) faultstore.Result) faultstore.Result {
+				select {
+				case <-time.After(delay):
+				case <-ctx.Done():
+				}
+				return deliver(context.WithoutCancel(ctx))
+			})
+			a.links[0].On(faultstore.Release, faultstore.Every, down)
+			a.Release(bg, refOf(r))
+			start := time.Now()
+			a.Close()
+			if took := time.Since(start); took > time.Second {
+				t.Errorf("Close took %v", took)
+			}
+			if _, err := a.Acquire(bg, r); !errors.Is(err, store.ErrClosed) {
+				t.Errorf("after Close: got %v", err)
+			}
+			synctest.Wait()
+		})
+	}
+}
+
+// TestCallersWhoLeftDoNotPileUp: each request of an id waits for the one before,
+// but only as long as its caller does.
+func TestCallersWhoLeftDoNotPileUp(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a := s.client()
+		heal := a.cut(faultstore.Mute(), 0, 1, 2)
+		for range 20 {
+			ctx, cancel := context.WithTimeout(bg, 10*time.Millisecond)
+			if _, err := a.Acquire(ctx, request("a", 1)); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %v", err)
+			}
+			cancel()
+		}
+		heal()
+		start := time.Now()
+		s.hold(a, request("a", 1))
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}

@@ -1,0 +1,256 @@
+// Package quorum is a dlock store over several independent stores, such as Redis
+// masters that know nothing of each other: Redlock, with fencing tokens that
+// strictly increase. A lock is held when a majority of the nodes has it, so any
+// minority of them may be dead, hung or slow, or have lost what it knew, without
+// anybody noticing more than a little delay.
+//
+// Each operation goes to all nodes at once, under the same acquisition id and
+// with a timeout far below the lease. A vote is a node's answer that the id holds
+// there; errors are no votes. When a majority has voted, its greatest token is
+// written back to a majority before the grant is reported (commit.go), and in the
+// same round each node says whether it has restarted since it was last asked
+// (life.go). A request that did not win gives back what it got.
+//
+// Requests wait in the queues of the nodes and are woken by their events. The
+// nodes agree on nothing, so there is no common order among those who wait: that
+// they are served first-in-first-out is the one thing that this store cannot do.
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dlock-go/dlock/store"
+)
+
+// minTTL leaves a claim room beside two rounds of messages.
+const minTTL = 100 * time.Millisecond
+
+// drain is how long Close waits for releases that are on their way.
+const drain = time.Second
+
+// Options of a store. The zero of each field means the default that its comment
+// states.
+type Options struct {
+	// NodeTimeout bounds each call of one node. 0: a twentieth of the TTL, at most
+	// 500 ms and at least 100 ms or, where that is less, a tenth of the TTL. It has
+	// to be far below the TTLs in use, and below a third of dlock's StoreTimeout: a
+	// call may consist of three rounds.
+	NodeTimeout time.Duration
+
+	// LongestLease is the longest TTL that any client uses on these nodes. A node
+	// that restarted is no part of a majority for so long, as holds that it has
+	// forgotten may live on elsewhere. 0: the longest that this handle was asked
+	// for so far, which is right if all clients use the same.
+	LongestLease time.Duration
+
+	// Durable says that the nodes have confirmed nothing that a restart can lose:
+	// etcd, or Redis with appendonly yes and appendfsync always. Then a restart
+	// excludes nobody.
+	Durable bool
+
+	// Own has Close close the nodes too. By default they stay the caller's.
+	Own bool
+}
+
+// Store is one handle on the locks of a set of nodes. It is safe for concurrent use.
+type Store struct {
+	nodes []*node
+	need  int // a majority
+	opts  Options
+	min   time.Duration
+
+	longest atomic.Int64 // the longest lease seen
+	pulse   atomic.Int64 // how long the last round took
+	entries table
+	work    work
+	closed  atomic.Bool
+
+	mu    sync.Mutex
+	sinks []*sink // replaced, never changed in place
+}
+
+var (
+	_ store.Store   = (*Store)(nil)
+	_ store.Breaker = (*Store)(nil)
+	_ store.Lister  = (*Store)(nil)
+)
+
+// New returns a handle on the locks that the given stores keep together, with
+// default options. There have to be three or more, an odd number, all of them
+// [store.TokenRaiser]; every client has to be given the same ones, in any order.
+// They must be independent: what kills one must not kill another. A store that
+// is no [store.Incarnator] counts as one that never loses anything.
+//
+// New sends nothing. The stores stay the caller's: close them after this one.
+func New(stores ...store.Store) (*Store, error) { return NewWithOptions(nil, stores...) }
+
+// NewWithOptions is New with options; nil means defaults. An error says which
+// option or store is invalid.
+func NewWithOptions(opts *Options, stores ...store.Store) (*Store, error) {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	switch {
+	case len(stores) < 3 || len(stores)%2 == 0:
+		return nil, fmt.Errorf("quorum: %d nodes; it takes an odd number, three or more", len(stores))
+	case o.NodeTimeout < 0:
+		return nil, fmt.Errorf("quorum: NodeTimeout %v is negative", o.NodeTimeout)
+	case o.LongestLease < 0:
+		return nil, fmt.Errorf("quorum: LongestLease %v is negative", o.LongestLease)
+	}
+	s := &Store{need: len(stores)/2 + 1, opts: o, min: minTTL}
+	s.work.base, s.work.cut = context.WithCancel(context.Background())
+	for i, inner := range stores {
+		n, err := newNode(i, inner)
+		if err != nil {
+			return nil, err
+		}
+		s.min = max(s.min, inner.MinTTL())
+		s.nodes = append(s.nodes, n)
+	}
+	for _, n := range s.nodes {
+		n.deaf = n.store.Listen(func(e store.Event) { s.heard(n, e) })
+	}
+	return s, nil
+}
+
+// MinTTL implements [store.Store]: 100 ms, or the longest MinTTL of the nodes.
+func (s *Store) MinTTL() time.Duration { return s.min }
+
+// Close implements [store.Store]. Releases that are still on their way get a
+// second to arrive, after that they are cut off.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	for _, n := range s.nodes {
+		n.deaf()
+	}
+	s.mu.Lock()
+	s.sinks = nil
+	s.mu.Unlock()
+	s.work.close(drain)
+	s.entries.clear()
+	var errs []error
+	if s.opts.Own {
+		for _, n := range s.nodes {
+			errs = append(errs, n.store.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// ready says why an operation cannot start: the handle is closed or ctx over.
+func (s *Store) ready(ctx context.Context) error {
+	if s.closed.Load() {
+		return store.ErrClosed
+	}
+	return ctx.Err()
+}
+
+// timeout of one call of a node for a lease.
+func (s *Store) timeout(lease time.Duration) time.Duration {
+	if s.opts.NodeTimeout > 0 {
+		return s.opts.NodeTimeout
+	}
+	return max(min(lease/20, 500*time.Millisecond), min(lease/10, 100*time.Millisecond))
+}
+
+// note remembers the longest lease.
+func (s *Store) note(lease time.Duration) {
+	for {
+		longest := s.longest.Load()
+		if int64(lease) <= longest || s.longest.CompareAndSwap(longest, int64(lease)) {
+			return
+		}
+	}
+}
+
+// exclusion is how long a node that lost its data is no part of a majority.
+func (s *Store) exclusion() time.Duration {
+	if s.opts.Durable {
+		return 0
+	}
+	return max(s.opts.LongestLease, time.Duration(s.longest.Load()))
+}
+
+// drift is how much the clock of a node may run ahead of ours in a lease: the
+// margin that a claim keeps from its end.
+func drift(lease time.Duration) time.Duration { return lease/100 + 2*time.Millisecond }
+
+// work counts the goroutines of a handle, so that Close can wait for them and, in
+// the end, cut off what they wait for.
+type work struct {
+	base context.Context
+	cut  context.CancelFunc
+
+	mu     sync.Mutex
+	n      int
+	closed bool
+	idle   chan struct{} // closed when n reaches 0; nil when nobody waits
+}
+
+// spawn runs f on a goroutine, or returns false if the handle is closed.
+func (w *work) spawn(f func()) bool {
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		return false
+	}
+	w.n++
+	w.mu.Unlock()
+	go func() {
+		defer w.end()
+		f()
+	}()
+	return true
+}
+
+// also is spawn for a part of something that is counted already, which Close waits for.
+func (w *work) also(f func()) {
+	w.mu.Lock()
+	w.n++
+	w.mu.Unlock()
+	go func() {
+		defer w.end()
+		f()
+	}()
+}
+
+func (w *work) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.n--; w.n == 0 && w.idle != nil {
+		close(w.idle)
+		w.idle = nil
+	}
+}
+
+// close refuses what is new, and cuts off what has not ended within d.
+func (w *work) close(d time.Duration) {
+	w.mu.Lock()
+	w.closed = true
+	idle := make(chan struct{})
+	if w.n == 0 {
+		close(idle)
+	} else {
+		w.idle = idle
+	}
+	w.mu.Unlock()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-idle:
+		w.cut()
+		return
+	case <-timer.C:
+	}
+	w.cut()
+	<-idle
+}

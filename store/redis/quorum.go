@@ -1,0 +1,83 @@
+package redis
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/quorum"
+)
+
+// stragglers is how long OpenQuorum waits for a minority that does not answer.
+const stragglers = time.Second
+
+// OpenQuorum returns a quorum over several independent Redis masters, each given
+// by a URL as [Open] takes it: three or more, an odd number. It blocks until all
+// are connected, or a majority and a second has passed; the others are connected
+// to as soon as they can be reached. With no majority it fails, after 10 seconds
+// at most, with the errors of all.
+//
+// Its Close closes the connections. For other options than the default ones give
+// quorum.NewWithOptions what [OpenNode] returns.
+//
+// The user of each server needs the right to INFO, by which a restart is noticed.
+func OpenQuorum(urls ...string) (*quorum.Store, error) {
+	nodes := make([]*Node, 0, len(urls))
+	stores := make([]store.Store, 0, len(urls))
+	closeAll := func() {
+		for _, n := range nodes {
+			n.Close()
+		}
+	}
+	for i, url := range urls {
+		n, err := OpenNode(url)
+		if err != nil {
+			closeAll()
+			return nil, fmt.Errorf("node %d: %w", i, err)
+		}
+		nodes, stores = append(nodes, n), append(stores, n)
+	}
+	if err := awaitMajority(nodes); err != nil {
+		closeAll()
+		return nil, err
+	}
+	q, err := quorum.NewWithOptions(&quorum.Options{Own: true}, stores...)
+	if err != nil {
+		closeAll()
+	}
+	return q, err
+}
+
+// awaitMajority waits until each node has been tried once, or a majority is
+// connected and the others had their time.
+func awaitMajority(nodes []*Node) error {
+	tried := make(chan *Node, len(nodes))
+	for _, n := range nodes {
+		go func() { <-n.tried; tried <- n }()
+	}
+	var errs []error
+	var late <-chan time.Time
+	connected := 0
+	for i := range nodes {
+		select {
+		case n := <-tried:
+			if _, err := n.now(); err == nil {
+				connected++
+			} else {
+				errs = append(errs, err)
+			}
+		case <-late:
+			return nil
+		}
+		if connected > len(nodes)/2 && late == nil && i < len(nodes)-1 {
+			timer := time.NewTimer(stragglers)
+			defer timer.Stop()
+			late = timer.C
+		}
+	}
+	if connected > len(nodes)/2 || len(nodes) == 0 {
+		return nil
+	}
+	return fmt.Errorf("redis: no majority of the servers can be reached: %w", errors.Join(errs...))
+}

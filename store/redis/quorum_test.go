@@ -1,0 +1,128 @@
+package redis_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/conformance"
+	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/quorum"
+	"github.com/dlock-go/dlock/store/redis"
+)
+
+// quorumOver opens a handle on the locks of some servers, with a node timeout that
+// a busy machine keeps too.
+func quorumOver(t testing.TB, opts quorum.Options, addresses ...string) *quorum.Store {
+	t.Helper()
+	var nodes []store.Store
+	for _, addr := range addresses {
+		n, err := redis.OpenNode("redis://" + addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		nodes = append(nodes, n)
+	}
+	opts.Own = true
+	q, err := quorum.NewWithOptions(&opts, nodes...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { q.Close() })
+	connected(t, q, len(addresses))
+	return q
+}
+
+// connected waits until so many nodes answer.
+func connected(t testing.TB, q *quorum.Store, nodes int) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		views, err := q.Views(t.Context(), "connected")
+		answered := 0
+		for _, v := range views {
+			if v.Err == nil {
+				answered++
+			}
+		}
+		if err == nil && answered >= nodes {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no connection: %+v, %v", views, err)
+		}
+	}
+}
+
+// TestConformanceQuorum: over real servers, which have just been started and lose
+// nothing meanwhile.
+func TestConformanceQuorum(t *testing.T) {
+	for _, n := range []int{3, 5} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			var addresses []string
+			var servers []*redistest.Server
+			for range n {
+				server := redistest.Start(t)
+				server.Client() // connects, which only this goroutine may have fail
+				servers = append(servers, server)
+				addresses = append(addresses, server.Addr)
+			}
+			over := func(t testing.TB) store.Store {
+				return quorumOver(t, quorum.Options{Durable: true, NodeTimeout: 20 * time.Second}, addresses...)
+			}
+			conformance.RunSuite(t, conformance.Suite{
+				New:  over,
+				Peer: func(t testing.TB, _ store.Store) store.Store { return over(t) },
+				Plant: func(_ testing.TB, _ store.Store, name string) {
+					for _, server := range servers {
+						server.MustDo("SET", redis.LockKey(name), "not a lock")
+					}
+				},
+				Unfair: true,
+				TTL:    400 * time.Millisecond,
+			})
+		})
+	}
+}
+
+// TestOpenQuorum: a minority may be down, and joins when it is up.
+func TestOpenQuorum(t *testing.T) {
+	servers := []*redistest.Server{redistest.Start(t), redistest.Start(t), redistest.Start(t)}
+	urls := []string{servers[0].URL(), servers[1].URL(), servers[2].URL()}
+	servers[2].Kill()
+	q, err := redis.OpenQuorum(urls...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	views, err := q.Views(t.Context(), "n")
+	if err != nil || views[0].Err != nil || views[1].Err != nil || views[2].Err == nil {
+		t.Errorf("Views: got %+v, %v", views, err)
+	}
+	servers[2].Restart()
+	connected(t, q, 3)
+
+	servers[1].Kill()
+	servers[2].Kill()
+	start := time.Now()
+	if q, err := redis.OpenQuorum(urls...); err == nil {
+		q.Close()
+		t.Error("a quorum without a majority")
+	} else if took := time.Since(start); took > 12*time.Second {
+		t.Errorf("it took %v to say %v", took, err)
+	}
+}
+
+func TestOpenQuorumInvalid(t *testing.T) {
+	for _, urls := range [][]string{{}, {"redis://127.0.0.1:1"}, {"redis://a", "redis://b", "http://c"}} {
+		q, err := redis.OpenQuorum(urls...)
+		if err == nil {
+			q.Close()
+			t.Errorf("%q: no error", urls)
+		}
+		if len(urls) == 3 && !errors.Is(err, redis.ErrInvalidURL) {
+			t.Errorf("%q: got %v", urls, err)
+		}
+	}
+}
