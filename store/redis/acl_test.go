@@ -55,9 +55,23 @@ func TestLeastPrivilege(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	grant(t, server, "locker", rights(t, base, listing))
-	conformance.RunSuite(t, suite(as("locker", server.Addr), func(key string) {
+	s := suite(as("locker", server.Addr), func(key string) {
 		_ = server.Client().Do(context.Background(), server.Client().B().Set().Key(key).Value("not a lock").Build())
-	}))
+	})
+	s.Except = map[string]string{"raising/one life": "only nodes of a quorum are asked, who need the right to INFO"}
+	conformance.RunSuite(t, s)
+}
+
+// A node of a quorum also says since when it has been up.
+func TestLeastPrivilegeOfANode(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	grant(t, server, "node", rights(t, base, checking))
+	_, _, err := open(t, as("node", server.Addr)).Incarnation(bounded(t))
+	require.NoError(t, err)
+	grant(t, server, "basic", rights(t, base))
+	_, _, err = open(t, as("basic", server.Addr)).Incarnation(bounded(t))
+	require.Error(t, err)
 }
 
 // They are enough for Check, which then finds nothing but what is so.

@@ -204,8 +204,8 @@ func TestFault88ManyKeys(t *testing.T) {
 			locktest.MustBe(t, err, store.ErrLost)
 		}
 	}
-	if n := s.proxy.Calls(); n > 300 || most > 300 {
-		t.Errorf("%d calls with up to %d arguments, want at most 300 with 300", n, most)
+	if n := s.proxy.Calls(); n > 100 || most > 700 {
+		t.Errorf("%d calls with up to %d arguments, want at most 100 with 700", n, most)
 	}
 	for _, i := range []int{1, holds/2 - 1, holds - 1} {
 		if r := s.state(strconv.Itoa(i)).Holders; len(r) != 1 || r[0].Remaining < 30*time.Second {
