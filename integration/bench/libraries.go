@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"runtime/debug"
+	"slices"
+	"time"
+)
+
+// lease is what every library is told to use.
+const lease = 10 * time.Second
+
+// client is one program that uses a library, with connections of its own.
+type client interface {
+	// locker is the lock of a name for one goroutine, and excludes all other
+	// lockers of the name.
+	locker(name string, u use) (locker, error)
+}
+
+// use is what a locker is for.
+type use struct {
+	apart bool // it waits at the server on its own, where it could be in a line of its process
+	reads bool // it has to lock shared too
+}
+
+// locker is used by one goroutine at a time.
+type locker interface {
+	// lock waits for the lock. Shared is a reader's lock, where there is one.
+	lock(shared bool) error
+	unlock() error
+}
+
+// keeper is a locker of a library that renews, or that its caller renews.
+type keeper interface {
+	// keep begins to renew, if the library does not do so by itself.
+	keep(lease time.Duration)
+	// lost reports whether the lock was not renewed in time.
+	lost() bool
+}
+
+// library is a library, and a way to use it.
+type library struct {
+	id     string // no other has it
+	name   string // as the tables have it
+	use    string // how, if there is a choice
+	module string
+	server string // "redis", "etcd", or "" for none
+	floor  bool   // not a library, but what one could do at best
+	peer   bool
+	sets   bool // it sends SET by itself; the SETs of others are in scripts
+	open   func(addr string, lease time.Duration) (client, error)
+}
+
+const (
+	redisServer = "redis"
+	etcdServer  = "etcd"
+)
+
+var libraries = []library{
+	{id: "dlock", name: "**dlock on Redis**", module: dlockModule, server: redisServer, open: openDlockRedis(0)},
+	{id: "dlock-store", name: "**dlock on Redis, no local hand-over**", use: "`Options.LocalHandoffs: -1`: every turn goes through the store", module: dlockModule, server: redisServer, open: openDlockRedis(-1)},
+	{id: "redsync", name: "redsync", use: "its default pauses between tries, 50 to 250 ms at random; as many tries as it takes", module: redsyncModule, server: redisServer, peer: true, sets: true, open: openRedsync(0)},
+	{id: "redsync-5ms", name: "redsync, 5 ms", use: "`WithRetryDelay` of 5 ms", module: redsyncModule, server: redisServer, peer: true, sets: true, open: openRedsync(5 * time.Millisecond)},
+	{id: "redislock", name: "redislock", use: "`LinearBackoff` of 100 ms, as in its example", module: redislockModule, server: redisServer, peer: true, open: openRedislock(100 * time.Millisecond)},
+	{id: "redislock-5ms", name: "redislock, 5 ms", use: "`LinearBackoff` of 5 ms", module: redislockModule, server: redisServer, peer: true, open: openRedislock(5 * time.Millisecond)},
+	{id: "rueidislock", name: "rueidislock", use: "as in its README for one server, with a `TryNextAfter` of a third of the lease", module: rueidisModule, server: redisServer, peer: true, open: openRueidislock},
+	{id: "pair", name: "floor: SET and a script", use: "`SET NX PX`, and a script that compares and deletes, on the client that dlock's `redis.Open` makes", module: rueidisModule, server: redisServer, floor: true, sets: true, open: openPair},
+	{id: "publish", name: "floor: publish and retry", use: "the same, and the script publishes; who waits tries again when told, one of each process", module: rueidisModule, server: redisServer, floor: true, sets: true, open: openPublish},
+	{id: "etcd-dlock", name: "**dlock on etcd**", module: dlockModule, server: etcdServer, open: openDlockEtcd(0)},
+	{id: "etcd-dlock-store", name: "**dlock on etcd, no local hand-over**", use: "`Options.LocalHandoffs: -1`", module: dlockModule, server: etcdServer, open: openDlockEtcd(-1)},
+	{id: "concurrency", name: "etcd concurrency.Mutex", use: "a `Session` for each goroutine where they want one name, without which they would not exclude each other; otherwise one for all", module: etcdModule, server: etcdServer, peer: true, open: openConcurrency},
+	{id: "etcd-pair", name: "floor: two transactions", use: "a key put if it is not there, on one lease, and deleted if it is still the same", module: etcdModule, server: etcdServer, floor: true, open: openEtcdPair},
+	{id: "sync", name: "sync", use: "`sync.Mutex`, `sync.RWMutex` where one reads; the times of one lock in 64, as reading the clock takes longer than the lock", floor: true, open: openSync},
+}
+
+const (
+	dlockModule     = "github.com/dlock-go/dlock"
+	redsyncModule   = "github.com/go-redsync/redsync/v4"
+	redislockModule = "github.com/bsm/redislock"
+	rueidisModule   = "github.com/redis/rueidis"
+	goRedisModule   = "github.com/redis/go-redis/v9"
+	etcdModule      = "go.etcd.io/etcd/client/v3"
+)
+
+func libraryOf(id string) library {
+	i := slices.IndexFunc(libraries, func(l library) bool { return l.id == id })
+	return libraries[i]
+}
+
+// version of a module that this program was built from. A test program does not
+// know them.
+func version(module string) string {
+	if module == dlockModule {
+		return "this"
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	for _, m := range info.Deps {
+		if m.Path == module {
+			return m.Version
+		}
+	}
+	return "unknown"
+}
+
+// in is the context of calls that nobody gives up.
+var in = context.Background()
