@@ -9,5 +9,6 @@
 //   - matrix, wakeups, cancels, fenced, fence: one promise each, on real servers
 //   - peers: other libraries through the same faults
 //   - property: random operations against short models
+//   - bench: dlock beside other libraries, measured
 //   - section: writes what was measured into documents
 package integration

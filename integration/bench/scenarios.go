@@ -1,0 +1,130 @@
+package main
+
+import (
+	"fmt"
+	"time"
+)
+
+// scenario is a job that is measured with several libraries.
+type scenario struct {
+	id        string
+	title     string
+	about     string
+	job       job
+	libraries []string // ids
+	columns   []string // keys of columns
+	windows   bool     // repetitions are of the same locks, held or waited for
+}
+
+// sizes are what a test makes smaller.
+type sizes struct {
+	time     time.Duration // of each measurement
+	reps     int
+	lease    time.Duration
+	distinct []int // goroutines on names of their own
+	waiters  int   // idle
+	held     []int
+	crowds   []int // waiters on one name
+}
+
+func usual(time time.Duration, reps int) sizes {
+	return sizes{
+		time: time, reps: reps, lease: lease,
+		distinct: []int{1, 64, 512}, waiters: 200, held: []int{10_000, 100_000}, crowds: []int{1, 10, 100, 1000},
+	}
+}
+
+// Which libraries are measured: those that do what the scenario wants. The pairs
+// cannot wait, sync is in one process, redsync and redislock with shorter pauses
+// differ only where somebody waits.
+var (
+	alone   = []string{"pair", "dlock", "redsync", "redislock", "rueidislock", "etcd-pair", "etcd-dlock", "concurrency", "sync"}
+	between = []string{"publish", "dlock", "dlock-store", "redsync", "redsync-5ms", "redislock", "redislock-5ms", "rueidislock", "etcd-dlock", "etcd-dlock-store", "concurrency"}
+	within  = append(between[:len(between):len(between)], "sync")
+	hands   = []string{"publish", "dlock", "redsync", "redsync-5ms", "redislock", "redislock-5ms", "rueidislock", "etcd-dlock", "concurrency"}
+	mixed   = []string{"dlock", "dlock-store", "redsync-5ms", "redislock-5ms", "rueidislock", "etcd-dlock", "etcd-dlock-store", "concurrency"}
+	keeping = []string{"dlock", "redsync", "redislock", "rueidislock", "etcd-dlock", "concurrency"}
+	crowded = []string{"dlock", "publish", "redislock-5ms", "rueidislock"}
+)
+
+// The columns of the tables.
+var (
+	ofDistinct = []string{"locks", "p50", "p99", "requests"}
+	ofOne      = []string{"changes", "locks", "p50", "p99", "requests", "fairness", "lost"}
+	ofMixed    = []string{"locks", "p50", "p99", "requests", "fairness", "lost"}
+	ofHands    = []string{"p50", "p99", "requests", "lost"}
+	ofIdle     = []string{"rate", "cpu", "goroutines"}
+	ofHeld     = []string{"rate", "renewal", "cpu", "memory", "goroutines", "lost"}
+	ofCrowd    = []string{"server", "perChange", "changes", "fairness", "lost"}
+)
+
+// scenarios in the order of the report.
+func (z sizes) scenarios() (all []scenario) {
+	warm := min(200*time.Millisecond, z.time)
+	add := func(s scenario) {
+		s.job.Lease, s.job.Warm = z.lease, max(s.job.Warm, warm)
+		if s.job.Time == 0 {
+			s.job.Time = z.time
+		}
+		if s.job.Processes == 0 {
+			s.job.Processes = 1
+		}
+		all = append(all, s)
+	}
+	for _, n := range z.distinct {
+		add(scenario{
+			id: fmt.Sprint("distinct-", n), title: fmt.Sprintf("Uncontended: %s, each with a name of its own", count(n, "goroutine")),
+			about: "One process; the times are of Lock and Unlock together.",
+			job:   job{Kind: "turns", Goroutines: n, Distinct: true}, libraries: alone, columns: ofDistinct,
+		})
+	}
+	add(scenario{
+		id: "one-name", title: "One name: 16 goroutines of one process",
+		job: job{Kind: "turns", Goroutines: 16}, libraries: within, columns: ofOne,
+	})
+	add(scenario{
+		id: "processes", title: "One name: 4 processes with 4 goroutines each",
+		job: job{Kind: "turns", Goroutines: 4, Processes: 4}, libraries: between, columns: ofOne,
+	})
+	add(scenario{
+		id: "hands", title: "Hand-over between two processes",
+		about: fmt.Sprintf("The lock goes to and fro; it is given up when the other has waited for %v. The times are from before Unlock in one process to after Lock in the other.", settled),
+		job:   job{Kind: "hands", Goroutines: 1, Processes: 2, Time: 2 * z.time}, libraries: hands, columns: ofHands,
+	})
+	add(scenario{
+		id: "idle", title: fmt.Sprintf("%d waiters while another process holds the lock", z.waiters),
+		about: fmt.Sprintf("For %v; processor time and goroutines are of both processes.", 5*z.time),
+		job:   job{Kind: "idle", Goroutines: z.waiters, Processes: 2, Warm: z.time, Time: 5 * z.time}, libraries: keeping, columns: ofIdle, windows: true,
+	})
+	for _, n := range z.held {
+		add(scenario{
+			id: fmt.Sprint("held-", n), title: fmt.Sprintf("%d locks held and renewed", n),
+			about: fmt.Sprintf("Leases of %v; each repetition is a third of that. redsync and redislock leave renewal to the caller: a goroutine for each lock extends it every third of the lease. One process.", z.lease),
+			job:   job{Kind: "held", Locks: n, Distinct: true, Time: z.lease / 3}, libraries: keeping, columns: ofHeld, windows: true,
+		})
+	}
+	const readers = "A turn in 20 writes, the others read and lock shared; with other libraries, which have no readers' lock, all lock alike."
+	add(scenario{
+		id: "mixed", title: "Read-mostly: 16 goroutines of one process", about: readers,
+		job: job{Kind: "turns", Goroutines: 16, Reads: 0.95}, libraries: append(mixed[:len(mixed):len(mixed)], "sync"), columns: ofMixed,
+	})
+	add(scenario{
+		id: "mixed-processes", title: "Read-mostly: 4 processes with 4 goroutines each", about: readers,
+		job: job{Kind: "turns", Goroutines: 4, Processes: 4, Reads: 0.95}, libraries: mixed, columns: ofMixed,
+	})
+	for _, n := range z.crowds {
+		add(scenario{
+			id: fmt.Sprint("crowd-", n), title: fmt.Sprintf("%s on one name", count(n, "waiter")),
+			about: "One process. With dlock each has an owner of its own and so waits at the server, not in the line of its process.",
+			job:   job{Kind: "turns", Goroutines: n + 1, Apart: true, Warm: z.time}, libraries: crowded, columns: ofCrowd,
+		})
+	}
+	return all
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/redistest"
+)
+
+// servers are those that everything is measured on, one after the other.
+type servers struct {
+	redis *redistest.Server
+	etcd  *etcdtest.Cluster
+	admin *clientv3.Client
+}
+
+func startServers(t testing.TB) *servers {
+	s := &servers{redis: redistest.Start(t), etcd: etcdtest.Start(t, 1)}
+	s.admin = s.etcd.Client(t)
+	return s
+}
+
+// addr of the server that a library wants.
+func (s *servers) addr(l library) string {
+	switch l.server {
+	case redisServer:
+		return s.redis.Addr
+	case etcdServer:
+		return s.etcd.Members[0].Endpoint
+	}
+	return ""
+}
+
+// versions of the servers.
+func (s *servers) versions() (string, error) {
+	redis := regexp.MustCompile(`redis_version:(\S+)`).FindStringSubmatch(s.redis.MustDo("INFO", "server"))
+	if redis == nil {
+		return "", fmt.Errorf("the Redis server does not say its version")
+	}
+	status, err := s.admin.Status(in, s.etcd.Members[0].Endpoint)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("Redis %s, etcd %s", redis[1], status.Version), nil
+}
+
+// clear deletes all keys of both servers. What a killed worker left behind would
+// otherwise be there in the next measurement.
+func (s *servers) clear() error {
+	s.redis.MustDo("FLUSHALL")
+	leases, err := s.admin.Leases(in)
+	if err != nil {
+		return err
+	}
+	for _, l := range leases.Leases {
+		s.admin.Revoke(in, l.ID) // it may have ended by itself
+	}
+	_, err = s.admin.Delete(in, "", clientv3.WithPrefix())
+	return err
+}
+
+// load is what a server has done so far.
+type load struct {
+	requests float64       // commands that clients have sent, not those inside scripts
+	took     time.Duration // for them; not known of etcd
+}
+
+func (l load) since(before load) load {
+	return load{l.requests - before.requests, l.took - before.took}
+}
+
+// load of the server that a library uses.
+func (s *servers) load(l library) (load, error) {
+	switch l.server {
+	case redisServer:
+		return parseStats(s.redis.MustDo("INFO", "commandstats"), l.sets)
+	case etcdServer:
+		return scrape("http://" + s.addr(l) + "/metrics")
+	}
+	return load{}, nil
+}
+
+// sent are the commands that libraries send. All others that they use, SET but
+// for some, are in scripts, and the time of these is in that of their script.
+var sent = []string{"eval", "evalsha", "fcall", "subscribe", "ssubscribe", "unsubscribe", "sunsubscribe"}
+
+var commandStat = regexp.MustCompile(`(?m)^cmdstat_([^:]+):calls=(\d+),usec=(\d+)`)
+
+func parseStats(info string, sets bool) (l load, err error) {
+	for _, m := range commandStat.FindAllStringSubmatch(info, -1) {
+		if !slices.Contains(sent, m[1]) && !(sets && m[1] == "set") {
+			continue
+		}
+		calls, err := strconv.ParseFloat(m[2], 64)
+		if err != nil {
+			return l, err
+		}
+		micros, err := strconv.ParseInt(m[3], 10, 64)
+		if err != nil {
+			return l, err
+		}
+		l.requests += calls
+		l.took += time.Duration(micros) * time.Microsecond
+	}
+	return l, nil
+}
+
+// scrape counts the messages that etcd has received from clients, of streams too.
+func scrape(url string) (l load, err error) {
+	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	reply, err := client.Get(url)
+	if err != nil {
+		return l, err
+	}
+	defer reply.Body.Close()
+	for lines := bufio.NewScanner(reply.Body); lines.Scan(); {
+		rest, ok := strings.CutPrefix(lines.Text(), "grpc_server_msg_received_total{")
+		if !ok {
+			continue
+		}
+		_, value, _ := strings.Cut(rest, "} ")
+		n, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return l, err
+		}
+		l.requests += n
+	}
+	return l, nil
+}
+
+// stand is the testing.TB of servers that are started outside of a test. It has
+// no more of it than they use. A failure is a panic with a fault.
+type stand struct {
+	testing.TB
+	undo []func()
+}
+
+type fault string
+
+func (s *stand) Helper()          {}
+func (s *stand) Cleanup(f func()) { s.undo = append(s.undo, f) }
+
+func (s *stand) Fatal(args ...any)                 { panic(fault(fmt.Sprint(args...))) }
+func (s *stand) Fatalf(format string, args ...any) { panic(fault(fmt.Sprintf(format, args...))) }
+func (s *stand) Errorf(format string, args ...any) { panic(fault(fmt.Sprintf(format, args...))) }
+
+func (s *stand) TempDir() string {
+	dir, err := os.MkdirTemp("", "dlock-bench-")
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+func (s *stand) Context() context.Context { return in }
+
+// end undoes everything, the last first.
+func (s *stand) end() {
+	for _, f := range slices.Backward(s.undo) {
+		f()
+	}
+}
