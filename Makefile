@@ -10,13 +10,14 @@ COVER = github.com/dlock-go/dlock \
 	github.com/dlock-go/dlock/fence \
 	github.com/dlock-go/dlock/fence/redisfence
 
-.PHONY: help test lint bench cover mutants fuzz prove prove-long cc servers
+.PHONY: help test lint bench bench-peers cover mutants fuzz prove prove-long cc servers
 .NOTPARALLEL:
 
 help:
 	@echo "make test     lint, then the tests of every module, with the race detector"
 	@echo "make lint     gofmt, go vet, staticcheck, go mod tidy -diff in every module"
 	@echo "make bench    benchmarks (BENCH=regexp)"
+	@echo "make bench-peers  dlock beside other libraries, into docs/benchmarks.md: a quarter of an hour"
 	@echo "make cover    coverage of the core packages, at least $(COVER_MIN)% each"
 	@echo "make mutants  the conformance suite against faulty stores, the simulation against planted faults"
 	@echo "make fuzz     every fuzz target for FUZZTIME=$(FUZZTIME)"
@@ -30,6 +31,9 @@ lint:
 
 bench: servers
 	go test -run='^$$' -bench='$(BENCH)' -benchmem -timeout=30m ./...
+
+bench-peers: servers
+	cd integration && go run ./bench -w=../docs/benchmarks.md
 
 cover: servers
 	@.ci/cover $(COVER_MIN) $(COVER)
