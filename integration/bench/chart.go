@@ -76,9 +76,10 @@ func (b *bench) chart(w io.Writer) error {
 		names = append(names, strings.Trim(l.name, "*"))
 	}
 	p.NominalY(names...)
+	p.Y.Min, p.Y.Max = -0.5, float64(len(shown))+0.4 // room for the legend
 
 	c := vgsvg.New(chartWidth, rowHeight*vg.Length(len(shown))+80)
-	p.Draw(draw.New(c))
+	p.Draw(draw.Crop(draw.New(c), 4, -30, 4, -8)) // the last label is wider than its tick
 	_, err := c.WriteTo(w)
 	return err
 }

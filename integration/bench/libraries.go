@@ -59,7 +59,7 @@ const (
 var libraries = []library{
 	{id: "dlock", name: "**dlock on Redis**", module: dlockModule, server: redisServer, open: openDlockRedis(0)},
 	{id: "dlock-store", name: "**dlock on Redis, no local hand-over**", use: "`Options.LocalHandoffs: -1`: every turn goes through the store", module: dlockModule, server: redisServer, open: openDlockRedis(-1)},
-	{id: "redsync", name: "redsync", use: "its default pauses between tries, 50 to 250 ms at random; as many tries as it takes", module: redsyncModule, server: redisServer, peer: true, sets: true, open: openRedsync(0)},
+	{id: "redsync", name: "redsync", use: "on go-redis with its default options, as redislock; the default pauses between tries, 50 to 250 ms at random; as many tries as it takes", module: redsyncModule, server: redisServer, peer: true, sets: true, open: openRedsync(0)},
 	{id: "redsync-5ms", name: "redsync, 5 ms", use: "`WithRetryDelay` of 5 ms", module: redsyncModule, server: redisServer, peer: true, sets: true, open: openRedsync(5 * time.Millisecond)},
 	{id: "redislock", name: "redislock", use: "`LinearBackoff` of 100 ms, as in its example", module: redislockModule, server: redisServer, peer: true, open: openRedislock(100 * time.Millisecond)},
 	{id: "redislock-5ms", name: "redislock, 5 ms", use: "`LinearBackoff` of 5 ms", module: redislockModule, server: redisServer, peer: true, open: openRedislock(5 * time.Millisecond)},
