@@ -22,12 +22,13 @@ type attempt struct {
 	mu       sync.Mutex
 	stage    stage
 	inFlight bool
-	unknown  bool      // some request has no known outcome
-	present  bool      // some request was queued or granted
-	told     uint64    // last token told by a confirmed answer
-	base     time.Time // sending of the last confirmed request; before any, of the first
-	pushed   uint64    // token of an event, until it is looked at
-	hinted   bool      // anything may have changed, likewise
+	unknown  bool          // some request has no known outcome
+	present  bool          // some request was queued or granted
+	told     uint64        // last token told by a confirmed answer
+	base     time.Time     // sending of the last confirmed request; before any, of the first
+	pushed   uint64        // token of an event, until it is looked at
+	hinted   bool          // anything may have changed, likewise
+	cleared  chan struct{} // closed when it was left and nothing is at the store; nil if nobody waits for that
 
 	pace pace // of those who ask with it, one after another
 }
@@ -95,10 +96,11 @@ func (a *attempt) replied(r reply) {
 	if a.stage == asking {
 		a.replies <- r
 	}
-	abandoned := a.stage == left && (a.present || a.unknown)
+	abandoned := a.stage == left
+	present := a.present || a.unknown
 	a.mu.Unlock()
 	if abandoned {
-		a.client.cleaner.add(a.ref())
+		a.clear(present)
 	}
 }
 
@@ -107,10 +109,39 @@ func (a *attempt) replied(r reply) {
 func (a *attempt) leave() {
 	a.mu.Lock()
 	a.stage = left
-	known := !a.inFlight && (a.present || a.unknown)
+	settled := !a.inFlight
+	present := a.present || a.unknown
 	a.mu.Unlock()
-	if known {
-		a.client.cleaner.add(a.ref())
+	if settled {
+		a.clear(present)
+	}
+}
+
+// clear has the store forget an attempt that was left, if anything of it may be there.
+func (a *attempt) clear(present bool) {
+	if present {
+		a.client.cleaner.add(a)
+	} else {
+		a.forgotten()
+	}
+}
+
+// watch returns a channel that is closed when the attempt was left and nothing of
+// it is at the store any more.
+func (a *attempt) watch() <-chan struct{} {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.cleared = make(chan struct{})
+	return a.cleared
+}
+
+// forgotten notes that nothing of an attempt that was left is at the store.
+func (a *attempt) forgotten() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.cleared != nil {
+		close(a.cleared)
+		a.cleared = nil
 	}
 }
 
@@ -120,7 +151,7 @@ func (a *attempt) discard(err error) {
 	if err != nil {
 		a.leave()
 	} else {
-		a.client.cleaner.add(a.ref())
+		a.client.cleaner.add(a)
 	}
 }
 

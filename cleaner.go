@@ -25,17 +25,19 @@ type cleaner struct {
 }
 
 type chore struct {
-	ref   store.Ref
-	until time.Time // nothing of ref is alive after this
+	attempt *attempt
+	ref     store.Ref // of the attempt
+	until   time.Time // nothing of ref is alive after this
 }
 
-// add has ref released in the background.
-func (k *cleaner) add(ref store.Ref) {
+// add has what an attempt has at the store released in the background.
+func (k *cleaner) add(a *attempt) {
+	ref := a.ref()
 	// A request that is still on its way may be applied as late as its timeout
 	// and live a TTL from then.
 	timeout := k.client.opts.timeout(ref.TTL)
 	k.mu.Lock()
-	k.chores = append(k.chores, chore{ref, time.Now().Add(timeout + ref.TTL)})
+	k.chores = append(k.chores, chore{a, ref, time.Now().Add(timeout + ref.TTL)})
 	k.pending++
 	start := k.workers < maxCleaners
 	if start {
@@ -66,11 +68,11 @@ func (k *cleaner) work() {
 			// so that Close says so; the lease ends it.
 		case settled(err):
 			pause.reset()
-			k.done()
+			k.done(job)
 		case time.Now().After(job.until):
 			c.log.Warn("dlock: gave up releasing; the lease has run out by itself",
 				"name", job.ref.Name, "id", store.Short(job.ref.ID), "error", err)
-			k.done()
+			k.done(job)
 		default:
 			k.put(job)
 			if !pause.sleep(c.calls.base.Done()) {
@@ -98,10 +100,11 @@ func (k *cleaner) put(job chore) {
 	k.chores = append(k.chores, job)
 }
 
-func (k *cleaner) done() {
+func (k *cleaner) done(job chore) {
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	k.pending--
+	k.mu.Unlock()
+	job.attempt.forgotten()
 }
 
 // left returns how many chores are not done.

@@ -60,7 +60,7 @@ func (c *Client) closeHolds(sh *shard) {
 				}
 				g.tenure.lease.Disarm()
 				g.close()
-				c.cleaner.add(g.tenure.attempt.ref())
+				c.cleaner.add(g.tenure.attempt)
 			}
 		}
 	}

@@ -15,6 +15,7 @@ type envoy struct {
 	attempt *attempt
 	local   *local
 	cancel  context.CancelFunc
+	gone    <-chan struct{} // closed when the place is, unless it was made use of
 
 	// Guarded by the shard.
 	wanted time.Time   // when the line last had a use for it
@@ -23,7 +24,7 @@ type envoy struct {
 
 // newEnvoy is for the place of a ticket. The call of the ticket starts it.
 func newEnvoy(t *ticket) *envoy {
-	e := &envoy{attempt: t.attempt, local: t.party.local}
+	e := &envoy{attempt: t.attempt, local: t.party.local, gone: t.attempt.watch()}
 	ctx, cancel := context.WithCancel(context.Background())
 	e.cancel = cancel
 	e.call = acquisition{client: t.attempt.client, ctx: ctx, terms: t.terms, mode: t.mode, wait: true, counts: true}
@@ -68,6 +69,18 @@ func (e *envoy) check() {
 		e.idle.Reset(handoverWindow)
 	default:
 		l.dismiss()
+	}
+}
+
+// awaitEnd waits until the place of a dismissed envoy is given back, or until
+// deadline: then it goes on in the background.
+func (e *envoy) awaitEnd(deadline time.Time) {
+	timer := time.NewTimer(time.Until(deadline))
+	defer timer.Stop()
+	select {
+	case <-e.gone:
+	case <-timer.C:
+	case <-e.call.client.calls.base.Done():
 	}
 }
 

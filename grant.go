@@ -116,18 +116,18 @@ func (a *aftermath) run() {
 // before the store's, so the hold may still be there.
 func (g *grant) mourn(oldest *Hold, cause watchdog.Cause) {
 	c, at := g.tenure.client, g.tenure.attempt
-	c.cleaner.add(at.ref())
+	c.cleaner.add(at)
 	c.log.Warn("dlock: hold lost", "name", at.req.Name, "cause", cause.String(), "token", g.token, "id", store.Short(at.req.ID))
 	if c.opts.OnLost != nil {
 		go c.opts.OnLost(oldest)
 	}
 }
 
-// giveBack releases a grant whose last handle h was unlocked.
-func (g *grant) giveBack(h *Hold) error {
+// giveBack releases a grant whose last handle h was unlocked, and tries until
+// deadline to do so.
+func (g *grant) giveBack(h *Hold, deadline time.Time) error {
 	c, at := g.tenure.client, g.tenure.attempt
 	ref := at.ref()
-	deadline := time.Now().Add(at.terms.timeout)
 	pause := backoff{limit: at.terms.timeout / 10}
 	for repeated := false; ; repeated = true {
 		err := c.release(ref, time.Until(deadline))
@@ -144,7 +144,7 @@ func (g *grant) giveBack(h *Hold) error {
 			return err
 		case time.Until(deadline) <= pause.limit || !pause.sleep(c.closing):
 			c.log.Warn("dlock: release not confirmed yet", "name", ref.Name, "token", g.token, "id", store.Short(ref.ID), "error", err)
-			c.cleaner.add(ref)
+			c.cleaner.add(at)
 			return unavailable(err)
 		}
 	}

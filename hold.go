@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/dlock-go/dlock/watchdog"
 )
@@ -46,29 +47,36 @@ func (h *Hold) unlock() error {
 	if calls := &g.tenure.client.calls; calls.enter() {
 		defer calls.exit() // Close waits for the release
 	}
-	if last, err := h.finish(); err != nil || !last {
+	last, unwanted, err := h.finish()
+	if err != nil || !last {
 		return err
 	}
-	return g.giveBack(h)
+	deadline := time.Now().Add(g.tenure.attempt.terms.timeout)
+	err = g.giveBack(h, deadline)
+	if unwanted != nil {
+		unwanted.awaitEnd(deadline)
+	}
+	return err
 }
 
 // abandon is unlock for a handle that nobody has: it does not wait for the store.
 func (h *Hold) abandon() {
-	if last, _ := h.finish(); last {
+	if last, _, _ := h.finish(); last {
 		n := h.grant.tenure
-		n.client.cleaner.add(n.attempt.ref())
+		n.client.cleaner.add(n.attempt)
 	}
 }
 
 // finish ends the handle. It returns last if nobody is left who has the hold at
-// the store, which has to be given back then.
-func (h *Hold) finish() (last bool, err error) {
+// the store, which has to be given back then, and with it the place there that
+// the unwanted envoy keeps: else that would be granted to nobody for a moment.
+func (h *Hold) finish() (last bool, unwanted *envoy, err error) {
 	g, p, n := h.grant, h.grant.party, h.grant.tenure
 	sh := n.shard
 	sh.mu.Lock()
 	if h.unlocked {
 		sh.mu.Unlock()
-		return false, ErrNotHeld
+		return false, nil, ErrNotHeld
 	}
 	h.unlocked = true
 
@@ -91,20 +99,24 @@ func (h *Hold) finish() (last bool, err error) {
 		p.leave()
 		sh.mu.Unlock()
 		after.run()
-		return false, err
+		return false, nil, err
 	}
 
 	after.end(h, ErrNotHeld)
 	if last {
 		g.close()
 	}
-	if heir != nil {
+	switch {
+	case heir != nil:
 		n.pass(heir)
+		last = false
+	case last:
+		unwanted = p.local.line.spare()
 	}
 	p.leave()
 	sh.mu.Unlock()
 	after.run()
-	return last && heir == nil, nil
+	return last, unwanted, nil
 }
 
 // Token returns the fencing token of the grant, the same for all of its nested

@@ -107,6 +107,16 @@ func (l *line) dismiss() {
 	}
 }
 
+// spare dismisses the envoy if no writer relies on it, and returns it.
+func (l *line) spare() *envoy {
+	if l.writer != nil && l.writer.covered {
+		return nil
+	}
+	e := l.envoy
+	l.dismiss()
+	return e
+}
+
 // uncover lets the writer at the front look for himself, or fail with what the
 // envoy met. That the store has been silent for a whole TTL ends his wait, too, if
 // he has waited for half of that; else he has patience of his own.

@@ -201,7 +201,6 @@ func TestReadersAndWritersExclude(t *testing.T) {
 		}
 		wg.Wait()
 		assert.Greater(t, most.Load(), int64(1), "readers read together")
-		synctest.Wait() // a place that nobody wants any more is given back in the background
 		wantFree(t, s, "m")
 	})
 }
