@@ -58,9 +58,12 @@ func (c *Client) closeHolds(sh *shard) {
 				for g.handles != nil {
 					after.end(g.handles, errClosedHold)
 				}
-				g.tenure.lease.Disarm()
-				g.close()
-				c.cleaner.add(g.tenure.attempt)
+				n := g.tenure
+				n.end(g)
+				if len(n.grants) == 0 {
+					n.lease.Disarm()
+					c.cleaner.add(n.attempt)
+				}
 			}
 		}
 	}

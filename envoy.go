@@ -6,10 +6,11 @@ import (
 )
 
 // envoy keeps the place at the store of a call that was served inside the
-// process before its turn there came. The place belongs to the line: while there
-// is an envoy, a writer at the front does not ask for himself, and what the store
-// grants goes to whoever is the front then, or is given back. It is good for one
-// tenure, and is given up when for a while nobody has come to want it.
+// process before its turn there came, or of a reader who has given up while others
+// relied on him. The place belongs to the line: while there is an envoy, a writer at
+// the front (or readers, if it is a reader's place) does not ask for himself, and
+// what the store grants goes to whoever is the front then, or is given back. It is
+// good for one tenure, and is given up when for a while nobody has come to want it.
 type envoy struct {
 	call    acquisition // of nobody: it only asks
 	attempt *attempt
@@ -65,7 +66,7 @@ func (e *envoy) check() {
 	defer sh.mu.Unlock()
 	switch {
 	case l.envoy != e:
-	case l.writer != nil && l.writer.covered, time.Since(e.wanted) < handoverWindow:
+	case l.relies(), time.Since(e.wanted) < handoverWindow:
 		e.idle.Reset(handoverWindow)
 	default:
 		l.dismiss()
@@ -84,8 +85,8 @@ func (e *envoy) awaitEnd(deadline time.Time) {
 	}
 }
 
-// end gives what the store granted to the writer at the front, and tells him if
-// he has to ask for himself.
+// end gives what the store granted to the front of the line, and tells those who
+// have to ask for themselves.
 func (e *envoy) end(won award, err error) {
 	defer e.cancel()
 	c, sh, l := e.call.client, e.local.shard, &e.local.line
@@ -97,12 +98,10 @@ func (e *envoy) end(won award, err error) {
 	sh.mu.Lock()
 	served := false
 	if l.envoy == e {
+		relied := l.relies()
 		l.envoy = nil
-		t := l.writer
-		if n != nil && t != nil && t.covered && e.attempt.suits(t) && !c.isClosing() && n.lease.Valid() {
-			n.serve(t)
-			served = true
-		} else {
+		if relied {
+			served = n != nil && n.serveFront(e.local)
 			l.uncover(err)
 		}
 	}

@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/watchdog"
 )
 
-// grant is one party's turn with a hold at the store, shared by the nested
+// grant is one party's turn with a hold at the store, had by the nested
 // handles of its owner. Whether it is held is decided in one place, the lease of
 // its tenure; what follows from that is guarded by the shard of its name.
 type grant struct {
@@ -20,13 +19,12 @@ type grant struct {
 	token  uint64
 
 	handles *Hold // those that hold, newest first
-	over    bool  // released, lost or closed: no handle is left
 }
 
 // maxHandles bounds the nested handles of one owner, long before a count wraps.
 const maxHandles = math.MaxInt32
 
-// handle adds a handle. The shard is locked and the grant is not over.
+// handle adds a handle. The shard is locked and the grant has not ended.
 func (g *grant) handle() *Hold {
 	h := &Hold{grant: g, next: g.handles}
 	if g.handles != nil {
@@ -38,29 +36,25 @@ func (g *grant) handle() *Hold {
 	return h
 }
 
-// close ends the grant for its party. The shard is locked.
-func (g *grant) close() {
-	g.over = true
-	p := g.party
-	if i := slices.Index(p.grants, g); i >= 0 {
-		p.grants = slices.Delete(p.grants, i, i+1)
-	}
-}
-
 // lose ends all handles as lost. The shard is locked, and the lease has run
 // out or has been told to be gone; lose also works while the watchdog, on
-// another goroutine, is about to say so, for only the first call finds handles.
-func (g *grant) lose(cause watchdog.Cause) aftermath {
-	after := aftermath{cause: cause}
-	if c := &g.tenure.client.calls; c.enter() {
+// another goroutine, is about to say so, for only the first call finds grants.
+func (n *tenure) lose(cause watchdog.Cause) aftermath {
+	after := aftermath{tenure: n, cause: cause}
+	if c := &n.client.calls; c.enter() {
 		after.calls = c
 	}
-	for g.handles != nil {
-		after.lost = g.handles // ends up as the oldest
-		g.party.lost++
-		after.end(g.handles, ErrLost)
+	for len(n.grants) > 0 {
+		g := n.grants[0]
+		var oldest *Hold
+		for g.handles != nil {
+			oldest = g.handles
+			g.party.lost++
+			after.end(g.handles, ErrLost)
+		}
+		n.end(g)
+		after.lost = append(after.lost, oldest)
 	}
-	g.close()
 	return after
 }
 
@@ -95,7 +89,8 @@ func (a *aftermath) end(h *Hold, err error) {
 // unlocked: cancelling contexts runs other people's code.
 type aftermath struct {
 	cancels []context.CancelFunc
-	lost    *Hold // the oldest handle of a grant that was lost
+	tenure  *tenure // that was lost, or nil
+	lost    []*Hold // the oldest handle of each of its grants
 	cause   watchdog.Cause
 	calls   *calls // counts run in, for Close to wait for; nil if nothing was lost
 }
@@ -104,8 +99,8 @@ func (a *aftermath) run() {
 	for _, cancel := range a.cancels {
 		cancel()
 	}
-	if a.lost != nil {
-		a.lost.grant.mourn(a.lost, a.cause)
+	if len(a.lost) > 0 {
+		a.tenure.mourn(a.lost, a.cause)
 	}
 	if a.calls != nil {
 		a.calls.exit()
@@ -114,12 +109,14 @@ func (a *aftermath) run() {
 
 // mourn tells of a loss and clears up behind it. The local deadline comes
 // before the store's, so the hold may still be there.
-func (g *grant) mourn(oldest *Hold, cause watchdog.Cause) {
-	c, at := g.tenure.client, g.tenure.attempt
+func (n *tenure) mourn(lost []*Hold, cause watchdog.Cause) {
+	c, at := n.client, n.attempt
 	c.cleaner.add(at)
-	c.log.Warn("dlock: hold lost", "name", at.req.Name, "cause", cause.String(), "token", g.token, "id", store.Short(at.req.ID))
-	if c.opts.OnLost != nil {
-		go c.opts.OnLost(oldest)
+	for _, h := range lost {
+		c.log.Warn("dlock: hold lost", "name", at.req.Name, "cause", cause.String(), "token", h.Token(), "id", store.Short(at.req.ID))
+		if c.opts.OnLost != nil {
+			go c.opts.OnLost(h)
+		}
 	}
 }
 

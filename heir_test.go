@@ -15,8 +15,8 @@ func TestHeir(t *testing.T) {
 	for what, spoil := range map[string]func(n *tenure, t *ticket){
 		"span used up":                      func(n *tenure, _ *ticket) { n.spare = 0 },
 		"batch over":                        func(n *tenure, _ *ticket) { n.began = n.began.Add(-handoverWindow) },
-		"another call of who leaves":        func(n *tenure, _ *ticket) { n.grant.party.refs++ },
-		"something else asked by its id":    func(n *tenure, _ *ticket) { n.grant.party.attempts++ },
+		"another call of who leaves":        func(n *tenure, _ *ticket) { n.grants[0].party.refs++ },
+		"something else asked by its id":    func(n *tenure, _ *ticket) { n.grants[0].party.attempts++ },
 		"another call of who comes":         func(_ *tenure, k *ticket) { k.party.refs++ },
 		"something else asked by the other": func(_ *tenure, k *ticket) { k.party.attempts++ },
 		"lease run out, and nobody told":    func(n *tenure, _ *ticket) { n.lease.Disarm() },

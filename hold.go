@@ -83,12 +83,12 @@ func (h *Hold) finish() (last bool, unwanted *envoy, err error) {
 	var after aftermath
 	var heir *ticket
 	if h.err == nil {
-		last = h.next == nil && h.prev == nil
+		last = h.next == nil && h.prev == nil && len(n.grants) == 1
 		if last {
 			heir = n.heir()
 		}
 		if heir == nil && (last && !n.lease.Disarm() || !last && !n.lease.Valid()) {
-			after = g.lose(watchdog.DeadlinePassed)
+			after = n.lose(watchdog.DeadlinePassed)
 		}
 	}
 	if h.err != nil {
@@ -103,8 +103,8 @@ func (h *Hold) finish() (last bool, unwanted *envoy, err error) {
 	}
 
 	after.end(h, ErrNotHeld)
-	if last {
-		g.close()
+	if g.handles == nil {
+		n.end(g)
 	}
 	switch {
 	case heir != nil:
@@ -150,7 +150,7 @@ func (h *Hold) Err() error {
 	sh.mu.Lock()
 	var after aftermath
 	if h.err == nil && !g.tenure.lease.Valid() {
-		after = g.lose(watchdog.DeadlinePassed)
+		after = g.tenure.lose(watchdog.DeadlinePassed)
 	}
 	err := h.err
 	sh.mu.Unlock()

@@ -3,15 +3,16 @@ package dlock
 import (
 	"container/list"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock/store"
 )
 
 // line is the queue of one name inside one process. Its front, one writer or
-// the leading run of readers, is admitted: it stands in the store's queue, each
-// under its own id. The others wait here, so that a thousand goroutines cost
-// the store one waiter. A line is guarded by its shard.
+// the leading run of readers, is admitted: it stands in the store's queue, a run of
+// readers by the one of them who asks for all. The others wait here, so that a
+// thousand goroutines cost the store one waiter. A line is guarded by its shard.
 //
 // Not everyone joins. Explicit owners and owners who hold the name already go
 // to the store past the line: a nested call, perhaps by way of another process,
@@ -20,8 +21,10 @@ type line struct {
 	admitted int        // at the front and not gone yet
 	mode     store.Mode // of those admitted
 	writer   *ticket    // the one admitted, if it is a writer's
+	reader   *ticket    // the one of those admitted that asks at the store for others too
+	covered  []*ticket  // those admitted that rely on the reader's asking, or the envoy's
 	waiting  list.List  // of *ticket
-	envoy    *envoy     // asks at the store in the place of the writer; nil if it asks itself
+	envoy    *envoy     // asks at the store in the place of who does not any more; or nil
 }
 
 // ticket is a waiter's place in a line.
@@ -34,9 +37,9 @@ type ticket struct {
 	front bool          // counted in admitted
 
 	attempt *attempt  // by which the call asks at the store
-	covered bool      // it waits at the front, and the envoy asks
+	covered bool      // it waits at the front, and somebody else asks
 	since   time.Time // it is covered
-	failed  error     // why the envoy could not
+	failed  error     // why he could not
 	hold    *Hold     // what it was served: nothing is left to ask for
 	envoy   *envoy    // to go on asking with attempt
 }
@@ -63,10 +66,15 @@ func (l *line) leave(t *ticket) {
 	case t == nil:
 		return
 	case t.front:
-		t.front, t.covered = false, false
+		t.front = false
 		l.admitted--
+		l.forget(t)
 		if l.writer == t {
 			l.writer = nil
+		}
+		if l.reader == t {
+			l.reader = nil
+			l.lead()
 		}
 	case t.place != nil:
 		l.stopWaiting(t)
@@ -87,8 +95,7 @@ func (l *line) leave(t *ticket) {
 func (l *line) serve(t *ticket) {
 	if t.attempt != nil {
 		if l.envoy == nil {
-			t.envoy = newEnvoy(t)
-			l.envoy = t.envoy
+			l.leavePlace(t)
 		}
 		t.attempt.nudge()
 	}
@@ -98,18 +105,36 @@ func (l *line) serve(t *ticket) {
 	l.leave(t)
 }
 
-// dismiss ends the envoy. A writer who relied on it asks for himself.
+// leavePlace has an envoy ask on where the call of the ticket ends.
+func (l *line) leavePlace(t *ticket) {
+	l.dismiss()
+	if l.reader == t {
+		l.reader = nil
+	}
+	t.envoy = newEnvoy(t)
+	l.envoy = t.envoy
+}
+
+// relies reports whether anyone at the front waits for what the envoy asks for.
+func (l *line) relies() bool {
+	return l.envoy != nil && len(l.covered) > 0 && l.mode == l.envoy.attempt.req.Mode
+}
+
+// dismiss ends the envoy. Who relied on it ask for themselves.
 func (l *line) dismiss() {
 	if e := l.envoy; e != nil {
+		relied := l.relies()
 		l.envoy = nil
 		e.cancel()
-		l.uncover(nil)
+		if relied {
+			l.lead()
+		}
 	}
 }
 
-// spare dismisses the envoy if no writer relies on it, and returns it.
+// spare dismisses the envoy if nobody relies on it, and returns it.
 func (l *line) spare() *envoy {
-	if l.writer != nil && l.writer.covered {
+	if l.relies() {
 		return nil
 	}
 	e := l.envoy
@@ -117,26 +142,56 @@ func (l *line) spare() *envoy {
 	return e
 }
 
-// uncover lets the writer at the front look for himself, or fail with what the
-// envoy met. That the store has been silent for a whole TTL ends his wait, too, if
-// he has waited for half of that; else he has patience of his own.
+// uncover has those who relied on the asking of somebody look for themselves, or
+// fail with what he met. That the store has been silent for a whole TTL ends their
+// wait, too, if they have waited for half of that; else they have patience of their
+// own.
 func (l *line) uncover(err error) {
-	t := l.writer
-	if t == nil || !t.covered {
+	if err != nil {
+		for _, t := range slices.Clone(l.covered) {
+			if !errors.Is(err, ErrUnavailable) || time.Since(t.since) >= t.terms.ttl/2 {
+				t.failed = err
+				l.call(t)
+			}
+		}
+	}
+	l.lead()
+}
+
+// lead has the first of those who relied on somebody ask at the store; of readers,
+// for the others too.
+func (l *line) lead() {
+	if len(l.covered) == 0 {
 		return
 	}
-	if errors.Is(err, ErrUnavailable) && time.Since(t.since) < t.terms.ttl/2 {
-		err = nil
+	t := l.covered[0]
+	if t.mode == store.Shared {
+		l.reader = t
 	}
-	t.covered, t.failed = false, err
+	l.call(t)
+}
+
+// call has the call of a ticket that relied on somebody look for itself.
+func (l *line) call(t *ticket) {
+	l.forget(t)
 	close(t.turn)
+}
+
+// forget takes a ticket out of those who rely on somebody.
+func (l *line) forget(t *ticket) {
+	if t.covered {
+		t.covered = false
+		l.covered = slices.DeleteFunc(l.covered, func(x *ticket) bool { return x == t })
+	}
 }
 
 // excuse lets the waiting tickets of p go on past the line: p holds the lock
 // now, so they re-enter.
 func (l *line) excuse(p *party) {
-	if l.writer != nil && l.writer.party == p {
-		l.uncover(nil)
+	for _, t := range slices.Clone(l.covered) {
+		if t.party == p {
+			l.call(t)
+		}
 	}
 	for len(p.waiting) > 0 {
 		t := p.waiting[0]
@@ -155,9 +210,14 @@ func (l *line) admit(t *ticket) {
 	t.front = true
 	if t.mode == store.Exclusive {
 		l.writer = t
-		if l.envoy != nil && l.envoy.attempt.suits(t) {
-			t.covered, t.since = true, time.Now()
-		}
+	}
+	switch {
+	case l.envoy != nil && l.envoy.attempt.suits(t),
+		l.reader != nil && t.suitedBy(l.reader.terms, l.reader.mode):
+		t.covered, t.since = true, time.Now()
+		l.covered = append(l.covered, t)
+	case t.mode == store.Shared && l.reader == nil && !l.relies() && t.terms.spans():
+		l.reader = t
 	}
 }
 

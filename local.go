@@ -33,6 +33,7 @@ type local struct {
 	name    string
 	parties map[Owner]*party
 	line    line
+	reading *tenure // the last one that readers could join; nil before the first
 }
 
 // party is one owner's standing on one name in this process: what it holds, and

@@ -49,10 +49,7 @@ func (c *Client) expired(l *watchdog.Lease, cause watchdog.Cause) {
 	n := l.Value.(*tenure)
 	sh := n.shard
 	sh.mu.Lock()
-	var after aftermath
-	if g := n.grant; g != nil && !g.over {
-		after = g.lose(cause)
-	}
+	after := n.lose(cause)
 	sh.mu.Unlock()
 	after.run()
 }

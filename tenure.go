@@ -1,6 +1,7 @@
 package dlock
 
 import (
+	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock/store"
@@ -8,34 +9,36 @@ import (
 )
 
 // tenure is one hold at the store and the lease that is renewed for it, from
-// the store's grant until it is given back or lost. It is had by one party after
-// another: while goroutines of this process wait for each other, it passes on
-// from one to the next without a call of the store, each with a token of its own
-// out of the span that was reserved with the grant.
+// the store's grant until it is given back or lost. A writer's is had by one party
+// after another: while goroutines of this process wait for each other, it passes on
+// from one to the next without a call of the store. A reader's is had by several
+// parties at a time: see reading. Each has a token of its own out of the span that
+// was reserved with the grant.
 //
 // That is kept within bounds in number, by the span, and in time, so that other
 // processes wait for at most one such batch; their places at the store are in
 // their order. The store knows the hold by the random id of the party that asked
-// for it. That id goes along, which is safe because it never left this process
-// and nothing else was asked for under it: see party.attempts.
+// for it. That id goes along with a writer's, which is safe because it never left
+// this process and nothing else was asked for under it: see party.attempts.
 type tenure struct {
 	client  *Client
 	shard   *shard   // of its name
 	attempt *attempt // whose id it is held by
 	issued  uint64   // the token that the store knows it by
 	lease   watchdog.Lease
-	first   grant // spares an allocation where there is only one
+	first   grant // spares an allocation where there is only one, as does sole
+	sole    [1]*grant
 
 	// Guarded by the shard of the name.
-	grant *grant    // whose turn it is
-	token uint64    // the last one given
-	spare int       // how many tokens of the span are left
-	began time.Time // when the first of them got it
+	grants []*grant  // whose turn it is
+	token  uint64    // the last one given
+	spare  int       // how many tokens of the span are left
+	began  time.Time // when the first of them got it
 }
 
-// handoverWindow is how long after the store's grant a tenure may pass on. Where
-// critical sections are so long that it ends a batch, the round trip to the store
-// that a local hand-over saves no longer matters.
+// handoverWindow is how long after the store's grant a tenure may pass on, or be
+// joined. Where critical sections are so long that it ends a batch, the round trip
+// to the store that a local hand-over saves no longer matters.
 const handoverWindow = 10 * time.Millisecond
 
 const (
@@ -46,6 +49,7 @@ const (
 // newTenure arms the lease of what at was granted.
 func newTenure(sh *shard, at *attempt, won award) *tenure {
 	n := &tenure{client: at.client, shard: sh, attempt: at, issued: won.token, token: won.token, spare: at.req.Tokens - 1}
+	n.grants = n.sole[:0]
 	n.lease.Value = n
 	t := watchdog.Terms{Deadline: won.deadline, Urgent: won.pushed}
 	if !at.terms.fixed {
@@ -80,37 +84,55 @@ func (n *tenure) begin(p *party) *Hold {
 		g = &grant{}
 	}
 	*g = grant{tenure: n, party: p, token: n.token}
-	n.grant = g
+	n.grants = append(n.grants, g)
 	p.grants = append(p.grants, g)
 	h := g.handle()
 	p.local.line.excuse(p)
 	return h
 }
 
-// heir returns the ticket that the tenure may pass on to when its last handle is
-// unlocked, or nil. The shard is locked.
+// end ends the turn of a grant. The shard is locked.
+func (n *tenure) end(g *grant) {
+	n.grants = slices.DeleteFunc(n.grants, func(x *grant) bool { return x == g })
+	p := g.party
+	p.grants = slices.DeleteFunc(p.grants, func(x *grant) bool { return x == g })
+}
+
+// heir returns the ticket that the tenure may pass on to when the last handle of
+// its one grant is unlocked, or nil. The shard is locked.
 func (n *tenure) heir() *ticket {
-	p := n.grant.party
+	p := n.grants[0].party
 	t := p.local.line.writer
-	switch {
-	case n.spare == 0 || t == nil || p.refs > 1 || p.attempts > 1:
-		return nil
-	case !n.attempt.suits(t) || time.Since(n.began) >= handoverWindow:
-		return nil
-	case n.client.isClosing() || !n.lease.Valid():
+	if t == nil || p.refs > 1 || p.attempts > 1 || !n.mayServe(t) {
 		return nil
 	}
 	return t
 }
 
+// mayServe reports whether the tenure can be the ticket's. The shard is locked.
+func (n *tenure) mayServe(t *ticket) bool {
+	return n.attempt.suits(t) && n.isOpen()
+}
+
+// isOpen reports whether the tenure may pass on, or be joined, just now. The shard
+// is locked.
+func (n *tenure) isOpen() bool {
+	return n.spare > 0 && time.Since(n.began) < handoverWindow && !n.client.isClosing() && n.lease.Valid()
+}
+
 // pass gives the next turn to the ticket. The shard is locked.
 func (n *tenure) pass(t *ticket) {
-	n.token++
-	n.spare--
+	n.next()
 	n.serve(t)
 }
 
-// serve gives a turn to the ticket, whose party goes by the owner of the hold
+// next goes on to the next token of the span.
+func (n *tenure) next() {
+	n.token++
+	n.spare--
+}
+
+// serve gives a turn to a writer's ticket, whose party goes by the owner of the hold
 // from now on, and wakes its call. The shard is locked.
 func (n *tenure) serve(t *ticket) {
 	t.party.id, t.party.attempts = n.attempt.req.Owner, 1
@@ -118,20 +140,36 @@ func (n *tenure) serve(t *ticket) {
 	t.party.local.line.serve(t)
 }
 
-// spans reports whether the holds of t may pass on within the process: exclusive
-// ones that are renewed for as long as they last.
-func (t *terms) spans(mode store.Mode) bool {
-	return mode == store.Exclusive && !t.fixed && t.maxHold == 0 && t.handoffs > 0
+// serveFront gives what was granted to an envoy to those at the front who rely on
+// it, and reports whether anyone took it. The shard is locked.
+func (n *tenure) serveFront(l *local) bool {
+	t := l.line.writer
+	switch {
+	case n.client.isClosing() || !n.lease.Valid():
+		return false
+	case n.attempt.req.Mode == store.Shared:
+		return n.openTo(l)
+	case t == nil || !n.attempt.suits(t):
+		return false
+	}
+	n.serve(t)
+	return true
 }
+
+// spans reports whether holds by these terms may be had by several parties of the
+// process: those that are renewed for as long as they last.
+func (t *terms) spans() bool { return !t.fixed && t.maxHold == 0 && t.handoffs > 0 }
 
 // suits reports whether what the attempt gets from the store is what t waits
 // for, and t.party nobody but this one call of a private owner.
-func (a *attempt) suits(t *ticket) bool {
+func (a *attempt) suits(t *ticket) bool { return t.suitedBy(a.terms, a.req.Mode) }
+
+func (t *ticket) suitedBy(terms *terms, mode store.Mode) bool {
 	asked := 0
 	if t.attempt != nil {
 		asked = 1
 	}
-	return t.mode == a.req.Mode && t.terms.spans(t.mode) && a.terms.spans(a.req.Mode) &&
-		t.terms.ttl == a.req.TTL && t.terms.waitTTL == a.req.WaitTTL &&
+	return t.mode == mode && t.terms.spans() && terms.spans() &&
+		t.terms.ttl == terms.ttl && t.terms.waitTTL == terms.waitTTL &&
 		t.party.refs == 1 && t.party.attempts == asked
 }

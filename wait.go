@@ -60,7 +60,13 @@ func (a *acquisition) lineUp() (*Hold, error) {
 	if err := a.ended(); err != nil {
 		return nil, err
 	}
-	if !a.wait || !a.party.owner.private || len(a.party.grants) > 0 {
+	if !a.party.owner.private || len(a.party.grants) > 0 {
+		return nil, nil
+	}
+	if h := a.joinReaders(); h != nil {
+		return h, nil
+	}
+	if !a.wait {
 		return nil, nil
 	}
 	a.ticket = a.party.local.line.join(a.party, a.terms, a.mode)
@@ -147,24 +153,19 @@ func (a *acquisition) take() (*Hold, error) {
 		a.client.pushes.add(at)
 	}
 	won, err := a.ask(at)
-	h, e := a.conclude()
-	switch {
-	case e != nil:
-		e.takeOver(err == errServed || err != nil && errors.Is(err, a.ctx.Err()), won, err)
-	case a.wait:
+	h, e := a.conclude(err)
+	if e != nil {
+		e.takeOver(err == errServed || a.gaveUp(err), won, err)
+		return a.usable(h, err)
+	}
+	if a.wait {
 		a.client.pushes.remove(at)
 	}
-	switch {
-	case h != nil:
-		if e == nil {
-			at.discard(err)
-		}
-		return a.usable(h, nil)
-	case err != nil:
-		at.discard(err)
-		return nil, err
+	if h == nil && err == nil {
+		return a.install(at, won)
 	}
-	return a.install(at, won)
+	at.discard(err)
+	return a.usable(h, err)
 }
 
 // enroll makes this call one that asks at the store, unless it need not.
@@ -177,15 +178,18 @@ func (a *acquisition) enroll(at *attempt) (*Hold, error) {
 		if h := a.served(); h != nil || t.failed != nil {
 			return h, t.failed
 		}
-		if t.turn != nil {
+		if t.turn != nil || len(p.grants) > 0 {
 			if h, err := a.reenter(); h != nil || err != nil {
 				return h, err
 			}
 		}
-		if len(p.local.parties) > 1 && p.attempts == 0 && a.terms.spans(a.mode) {
+		if p.attempts == 0 && a.terms.spans() && (a.mode == store.Shared || len(p.local.parties) > 1) {
 			at.req.Tokens += a.terms.handoffs
 		}
 		t.attempt = at
+	}
+	if err := p.standAlone(); err != nil {
+		return nil, err
 	}
 	at.req.Owner = p.id
 	p.attempts++
@@ -214,17 +218,32 @@ func (a *acquisition) isServed() bool {
 }
 
 // conclude ends the asking. It returns what the ticket was served meanwhile, and
-// the envoy that keeps its place at the store.
-func (a *acquisition) conclude() (*Hold, *envoy) {
+// the envoy that keeps its place at the store: for those who come next, or for the
+// readers who rely on it when its own call gives up.
+func (a *acquisition) conclude(err error) (*Hold, *envoy) {
 	t := a.ticket
 	if t == nil {
 		return nil, nil
 	}
-	sh := a.party.local.shard
+	sh, l := a.party.local.shard, &a.party.local.line
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
+	if l.reader == t && len(l.covered) > 0 {
+		switch {
+		case a.gaveUp(err) && t.attempt.suits(t):
+			l.leavePlace(t)
+		case errors.Is(err, ErrUnavailable):
+			l.reader = nil
+			l.uncover(err)
+		}
+	}
 	t.attempt = nil
 	return a.served(), t.envoy
+}
+
+// gaveUp reports whether err is that the call's context has ended.
+func (a *acquisition) gaveUp(err error) bool {
+	return err != nil && errors.Is(err, a.ctx.Err())
 }
 
 // install turns what the store granted into a hold, unless it is no use any
@@ -239,6 +258,9 @@ func (a *acquisition) install(at *attempt, won award) (*Hold, error) {
 	if admitted {
 		n.buildOn(p)
 		h = n.begin(p)
+		if a.ticket != nil && a.mode == store.Shared {
+			n.openTo(p.local)
+		}
 		p.local.line.leave(a.ticket) // last, for it admits who comes next
 		a.ticket = nil
 	} else {
@@ -257,8 +279,11 @@ func (a *acquisition) install(at *attempt, won award) (*Hold, error) {
 // usable looks at the clock as the last thing, so that a pause on the way, of the
 // process or of the network, ends in an error and never in a hold that is not.
 func (a *acquisition) usable(h *Hold, err error) (*Hold, error) {
-	if h == nil || h.Err() == nil {
-		return h, err
+	switch {
+	case h == nil:
+		return nil, err
+	case h.Err() == nil:
+		return h, nil
 	}
 	if errors.Is(h.unlock(), ErrClosed) {
 		return nil, ErrClosed
