@@ -120,9 +120,10 @@ func (h *Hold) finish() (last bool, unwanted *envoy, err error) {
 }
 
 // Token returns the fencing token of the grant, the same for all of its nested
-// handles and greater than that of every earlier grant of the name. Send it
-// with each access to the resource, reads too, and let the resource refuse
-// tokens lower than the highest it has seen.
+// handles and greater than that of every earlier grant of the name. Among each
+// other, readers' locks have different tokens in no order: readers of one process
+// share a span. Send it with each access to the resource, reads too, and let the
+// resource refuse tokens lower than the highest it has seen; see package fence.
 func (h *Hold) Token() uint64 { return h.grant.token }
 
 // Done returns a channel that is closed when this handle is lost or unlocked,

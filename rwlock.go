@@ -10,8 +10,9 @@ import (
 // for concurrent use. All that is said of [Mutex] holds here too.
 //
 // Readers and writers are served in the order in which they came; a reader does
-// not pass a waiting writer, unless its owner holds the lock already. Writers of
-// one process may pass readers of others within the bounds of Options.LocalHandoffs.
+// not pass a waiting writer, unless its owner holds the lock already. Within the
+// bounds of Options.LocalHandoffs the writers of one process may pass those who wait
+// in others, and its readers may join one of them who reads already.
 //
 // An owner who holds the writer's lock may take the reader's lock under it, and
 // may then unlock the writer's first: a downgrade, in which no other writer
