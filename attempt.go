@@ -72,8 +72,8 @@ func (a *attempt) send(now time.Time) {
 	a.mu.Unlock()
 	c := a.client
 	ask := func() {
-		ctx, cancel := c.calls.context(a.terms.timeout)
-		defer cancel()
+		ctx := c.calls.bound(a.terms.timeout)
+		defer ctx.leave()
 		g, err := c.store.Acquire(ctx, a.req)
 		a.replied(reply{g, c.calls.verdict(ctx, err, a.terms.timeout), now})
 	}
