@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock/store"
@@ -16,27 +17,32 @@ type calls struct {
 	base   context.Context
 	cancel context.CancelCauseFunc
 
-	mu     sync.Mutex
-	n      int
-	closed bool
-	idle   chan struct{} // closed when n reaches 0; nil when nobody waits
-	latest *bound        // the last one made
+	// Every call of every lock counts here, so it is without a mutex.
+	n      atomic.Int64
+	closed atomic.Bool
+	awaits atomic.Bool // somebody does that n reaches 0
+	latest atomic.Pointer[bound]
+
+	mu   sync.Mutex
+	idle chan struct{} // closed when n reaches 0; nil when nobody waits
 }
 
 func (c *calls) enter() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
+	c.n.Add(1)
+	if c.closed.Load() {
+		c.exit()
 		return false
 	}
-	c.n++
 	return true
 }
 
 func (c *calls) exit() {
+	if c.n.Add(-1) > 0 || !c.awaits.Load() {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.n--; c.n == 0 && c.idle != nil {
+	if c.idle != nil {
 		close(c.idle)
 		c.idle = nil
 	}
@@ -57,7 +63,8 @@ func (c *calls) spawn(f func()) bool {
 // wait returns whether everything under way ended within d.
 func (c *calls) wait(d time.Duration) bool {
 	c.mu.Lock()
-	if c.n == 0 {
+	c.awaits.Store(true) // before n is read: the last exit sees it, or is seen
+	if c.n.Load() == 0 {
 		c.mu.Unlock()
 		return true
 	}
@@ -78,9 +85,7 @@ func (c *calls) wait(d time.Duration) bool {
 
 // close refuses new calls and cuts off those under way.
 func (c *calls) close() {
-	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
+	c.closed.Store(true)
 	c.cancel(ErrClosed)
 }
 
@@ -90,40 +95,41 @@ func (c *calls) close() {
 // uncontended lock does in this process.
 type bound struct {
 	context.Context
-	calls    *calls
 	cancel   context.CancelFunc
 	deadline time.Time
-	users    int // of them one is calls.latest; guarded by calls.mu
+	users    atomic.Int32 // of them one is calls.latest; when there is none it is cancelled
 }
 
 // bound returns a context that ends after timeout, or up to a 32nd part of that
 // earlier. Who gets it leaves it in the end.
 func (c *calls) bound(timeout time.Duration) *bound {
 	deadline := time.Now().Add(timeout)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if b := c.latest; b != nil {
-		if early := deadline.Sub(b.deadline); early >= 0 && early < timeout/32 {
-			b.users++
+	if b := c.latest.Load(); b != nil {
+		if early := deadline.Sub(b.deadline); early >= 0 && early < timeout/32 && b.join() {
 			return b
 		}
-		b.drop()
 	}
-	b := &bound{calls: c, deadline: deadline, users: 2}
+	b := &bound{deadline: deadline}
+	b.users.Store(2)
 	b.Context, b.cancel = context.WithDeadline(c.base, deadline)
-	c.latest = b
+	if before := c.latest.Swap(b); before != nil {
+		before.leave()
+	}
 	return b
 }
 
-func (b *bound) leave() {
-	b.calls.mu.Lock()
-	defer b.calls.mu.Unlock()
-	b.drop()
+// join counts one more user in, unless the last has left.
+func (b *bound) join() bool {
+	for n := b.users.Load(); n > 0; n = b.users.Load() {
+		if b.users.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+	return false
 }
 
-// drop is leave with the mutex locked.
-func (b *bound) drop() {
-	if b.users--; b.users == 0 {
+func (b *bound) leave() {
+	if b.users.Add(-1) == 0 {
 		b.cancel()
 	}
 }

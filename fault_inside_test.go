@@ -13,14 +13,15 @@ func Unfinished(c *Client) string {
 		names += len(sh.names)
 		sh.mu.Unlock()
 	}
-	c.pushes.mu.Lock()
-	listening := len(c.pushes.waiting)
-	c.pushes.mu.Unlock()
-	c.calls.mu.Lock()
-	calls := c.calls.n
-	c.calls.mu.Unlock()
-	chores, waiters := c.cleaner.left(), c.waiters.Load()
-	if chores+names+listening+calls+int(waiters) == 0 {
+	listening := 0
+	for i := range c.pushes.shards {
+		sh := &c.pushes.shards[i]
+		sh.mu.Lock()
+		listening += len(sh.waiting)
+		sh.mu.Unlock()
+	}
+	calls, chores, waiters := c.calls.n.Load(), c.cleaner.left(), c.waiters.Load()
+	if chores+names+listening+int(calls)+int(waiters) == 0 {
 		return ""
 	}
 	return fmt.Sprintf("%d releases, %d names, %d listening attempts, %d calls, %d waiters",

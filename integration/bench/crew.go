@@ -39,6 +39,9 @@ func start(ctx context.Context, j job, inTurn bool) (c *crew, err error) {
 	}()
 	for i := range j.Processes {
 		j.Process = i
+		if i > 0 {
+			j.Profiles = "" // one like the others
+		}
 		w, err := startWorker(j)
 		if err != nil {
 			return nil, err

@@ -26,6 +26,7 @@ type job struct {
 	Reads      float64 // part of the locks that are shared
 	Lease      time.Duration
 	Warm, Time time.Duration
+	Profiles   string // what the names of their files begin with; "": none
 }
 
 // jobs. Each tells what it has got ready for and what it has done by say, and is
@@ -107,15 +108,29 @@ func beWorker() {
 			os.Exit(1)
 		}
 	}
-	var j job
-	err := json.Unmarshal([]byte(text), &j)
-	if err == nil {
-		err = jobs[j.Kind](j, say, func() { <-told })
-	}
-	if err != nil {
+	if err := work(text, say, func() { <-told }); err != nil {
 		say(message{Failed: err.Error()})
 	}
 	select {}
+}
+
+// work does a job. Profiles are taken from when it is first told to go on until it
+// next says something.
+func work(text string, say func(message), await func()) error {
+	var j job
+	if err := json.Unmarshal([]byte(text), &j); err != nil {
+		return err
+	}
+	var failed error
+	p := profiles{base: j.Profiles}
+	err := jobs[j.Kind](j, func(m message) {
+		failed = errors.Join(failed, p.stop())
+		say(m)
+	}, func() {
+		await()
+		failed = errors.Join(failed, p.start())
+	})
+	return errors.Join(err, failed)
 }
 
 func (j job) open() (client, error) { return libraryOf(j.Library).open(j.Addr, j.Lease) }

@@ -4,6 +4,7 @@
 //
 //	go run ./bench                            prints the report
 //	go run ./bench -w ../docs/benchmarks.md   writes it there, and a chart beside it
+//	go run ./bench -only=distinct -profiles=DIR    profiles of a process of each, for go tool pprof
 //
 // Each measurement is made by worker processes, which are this program again.
 // Locks that exclude guard a counter in memory that the processes share: what is
@@ -36,12 +37,13 @@ func main() {
 		reps   = flag.Int("reps", 3, "repetitions")
 		only   = flag.String("only", "", "only scenarios whose id matches this `regexp`; -list shows the ids")
 		list   = flag.Bool("list", false, "print the ids of the scenarios and end")
+		dir    = flag.String("profiles", "", "write profiles of the processor, of allocations and of mutexes into this `directory`: slower, no figures")
 		write  = flag.String("w", "", "write the report into this `file`, between its marks, and the chart beside it")
 	)
 	flag.Parse()
 	pattern, err := regexp.Compile(*only)
-	if err != nil || flag.NArg() > 0 || *length <= 0 || *reps < 1 || *write != "" && *only != "" {
-		fmt.Fprintln(os.Stderr, "bench: a report that is written has all scenarios; -time and -reps are positive")
+	if err != nil || flag.NArg() > 0 || *length <= 0 || *reps < 1 || *write != "" && *only+*dir != "" {
+		fmt.Fprintln(os.Stderr, "bench: a report that is written has all scenarios and no profiles; -time and -reps are positive")
 		flag.Usage()
 		os.Exit(2)
 	}
@@ -55,7 +57,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	wanted := func(s scenario, _ string) bool { return pattern.MatchString(s.id) }
-	if err := measure(ctx, z, wanted, *write, func(*bench) {}); err != nil {
+	if err := measure(ctx, z, wanted, *write, func(b *bench) { b.profiles = *dir }); err != nil {
 		log.Fatal(err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log"
 	"math"
+	"path/filepath"
 	"time"
 )
 
@@ -36,6 +37,8 @@ type bench struct {
 	servers *servers
 	wanted  func(s scenario, library string) bool
 	rows    []*row
+
+	profiles string // where the workers write theirs; "": nowhere
 }
 
 // run measures everything. Libraries take turns within a scenario, so that
@@ -140,6 +143,9 @@ func (b *bench) with(ctx context.Context, r *row, do func(*crew, *page) error) e
 	defer p.close()
 	j := r.scenario.job
 	j.Library, j.Addr, j.Page = r.library.id, b.servers.addr(r.library), path
+	if b.profiles != "" {
+		j.Profiles = filepath.Join(b.profiles, r.scenario.id+"-"+r.library.id)
+	}
 	c, err := start(ctx, j, j.Kind == "idle")
 	if err == nil {
 		err = do(c, p)
