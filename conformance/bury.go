@@ -85,6 +85,7 @@ var buryCases = []testCase{
 		run: func(h *harness) {
 			a := h.exclusive("A").lease(2 * h.ttl).place(h.ttl)
 			a.hold()
+			h.rely(h.last, 2*h.ttl)
 			a.bury()
 			buried := h.last
 			h.before(buried, 2*h.ttl)

@@ -122,10 +122,11 @@ var renewCases = []testCase{
 		run: func(h *harness) {
 			a, b := h.shared("A").lease(2*h.ttl), h.shared("B").lease(2*h.ttl)
 			a.hold()
+			first := h.last
 			b.hold()
 			ends := h.last
 			h.sleep(h.ttl)
-			h.rely(ends, 2*h.ttl)
+			h.rely(first, 2*h.ttl)
 			a.renew(h.long)
 			h.after(ends, 2*h.ttl)
 			h.wantHolders(a)

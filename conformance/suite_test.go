@@ -93,19 +93,21 @@ func (d deaf) Inspect(context.Context, string) (store.State, error) { select {} 
 // case is repeated with longer ones, and says so if that does not help.
 func TestSlowMachine(t *testing.T) {
 	for _, test := range []struct {
+		name       string
 		ttl, delay time.Duration
 		want       string
 	}{
-		{40 * time.Millisecond, 60 * time.Millisecond, ""},
-		{10 * time.Millisecond, 200 * time.Millisecond, "too slow to tell"},
+		{"promotion/renewed to its TTL", 40 * time.Millisecond, 60 * time.Millisecond, ""},
+		{"promotion/renewed to its TTL", 10 * time.Millisecond, 200 * time.Millisecond, "too slow to tell"},
+		{"renew/only its own reader", 40 * time.Millisecond, 30 * time.Millisecond, ""},
 	} {
 		s := Suite{
 			New: func(testing.TB) store.Store { return slow{memory.New(), test.delay} },
 			TTL: test.ttl,
 		}
-		got := runOne(t, s, "promotion/renewed to its TTL").report
+		got := runOne(t, s, test.name).report
 		if got == "" != (test.want == "") || !strings.Contains(got, test.want) {
-			t.Errorf("calls that take %v: got %q, want %q", test.delay, got, test.want)
+			t.Errorf("%s, calls that take %v: got %q, want %q", test.name, test.delay, got, test.want)
 		}
 	}
 }
