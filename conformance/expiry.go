@@ -69,14 +69,15 @@ var expiryCases = []testCase{
 		name: "readers each at their own time",
 		says: "live holds, each with an acquisition id, an owner, a Mode, a deadline and a token",
 		run: func(h *harness) {
-			a, b := h.shared("A").lease(h.ttl), h.shared("B").lease(3*h.ttl)
+			longer := 2*h.ttl + h.lag // it is there still when the other has certainly ended
+			a, b := h.shared("A").lease(h.ttl), h.shared("B").lease(longer)
 			b.hold()
 			late := h.last
 			a.hold()
 			h.after(h.last, h.ttl)
-			h.rely(late, 3*h.ttl)
+			h.rely(late, longer)
 			h.exclusive("W").refused(store.ErrHeld)
-			h.after(late, 3*h.ttl)
+			h.after(late, longer)
 			h.exclusive("W").hold()
 		},
 	},

@@ -42,19 +42,22 @@ var promotionCases = []testCase{
 		name: "outlasts the places behind it",
 		says: saysPromoted, needs: fair,
 		run: func(h *harness) {
-			a := h.exclusive("A").lease(2 * h.ttl)
-			w1, w2 := h.exclusive("W1").place(2*h.ttl), h.exclusive("W2").place(2*h.ttl)
+			// Promoted so late that it is there still when the places have certainly ended.
+			late := h.ttl + h.lag
+			end := late + h.ttl
+			a := h.exclusive("A").lease(end)
+			w1, w2 := h.exclusive("W1").place(end), h.exclusive("W2").place(end)
 			a.hold()
 			head := h.last
 			w1.queue()
 			w2.queue()
 			places := h.last
-			h.sleep(h.ttl)
-			h.rely(head, 2*h.ttl)
+			h.sleep(late)
+			h.rely(head, end)
 			a.release()
 			promoted := h.last
-			h.after(places, 2*h.ttl)
-			h.rely(promoted, 2*h.ttl)
+			h.after(places, end)
+			h.rely(promoted, end)
 			h.exclusive("X").refused(store.ErrHeld)
 		},
 	},
