@@ -92,7 +92,7 @@ var abilityCases = []testCase{
 	},
 	{
 		name: "List names in use",
-		says: saysList, needs: lister,
+		says: saysList, needs: lister | alone,
 		run: func(h *harness) {
 			held, odd, freed := h.exclusive("A"), h.shared("A").on(h.name+"/{\x00\xff\n}"), h.exclusive("A").on(h.name+"/freed")
 			held.hold()
@@ -108,7 +108,7 @@ var abilityCases = []testCase{
 	},
 	{
 		name: "List the living",
-		says: saysList, needs: lister,
+		says: saysList, needs: lister | alone,
 		run: func(h *harness) {
 			h.exclusive("A").lease(h.ttl).hold()
 			h.after(h.last, h.ttl)
@@ -117,7 +117,7 @@ var abilityCases = []testCase{
 	},
 	{
 		name: "List each once",
-		says: saysList, needs: lister | fair,
+		says: saysList, needs: lister | fair | alone,
 		run: func(h *harness) {
 			h.shared("A").hold()
 			h.shared("B").hold()

@@ -20,6 +20,7 @@ const (
 	raiser                      // store.TokenRaiser
 	incarnator                  // store.Incarnator
 	plant                       // Suite.Plant
+	alone                       // no other case meanwhile: all names together matter, for a counter of theirs or for List
 )
 
 func (n need) has(other need) bool { return n&other == other }

@@ -16,8 +16,9 @@
 // about names; those fail while another run of the suite is in the same place
 // of the same server.
 //
-// Outside a bubble cases run in parallel and mostly wait for leases to end:
-// go test -parallel 16 shortens a run against a server with long leases.
+// Cases run side by side, since outside a bubble they mostly wait for leases to
+// end. The few that others could disturb, since all names of the store matter in
+// them, come last, one by one.
 package conformance
 
 import (
@@ -37,7 +38,7 @@ type Suite struct {
 	// store's abilities before the first. The handles may or may not share
 	// locks. The suite closes them; t.Cleanup is for what New itself started.
 	// A New that skips t, for want of a server say, skips the whole suite.
-	// Unless Serial, it is called from several goroutines.
+	// It is called from several goroutines unless Parallel is 1.
 	New func(t testing.TB) store.Store
 
 	// Peer returns another handle on the locks of s, such as another process
@@ -58,7 +59,7 @@ type Suite struct {
 
 	// Sleep lets time pass for the store. Nil: time.Sleep. For a store with a
 	// clock of its own it moves that clock; if stores share the clock, cases
-	// must not run in parallel: set Serial.
+	// must not run at the same time: set Parallel to 1.
 	Sleep func(d time.Duration)
 
 	// Bubble runs each case in a testing/synctest bubble: waiting costs
@@ -79,8 +80,10 @@ type Suite struct {
 	// checked then.
 	Unfair bool
 
-	// Serial runs one case at a time. Zero: in parallel, with -parallel as the limit.
-	Serial bool
+	// Parallel is how many cases run at the same time, each with one handle or
+	// two. Zero: 16, for they mostly wait. The flag -parallel of go test does not
+	// count them; by default it is the number of processors.
+	Parallel int
 
 	// Except names cases that the store is known not to pass, each with the
 	// reason, with which it is reported as skipped. A name that is no case's
@@ -105,31 +108,16 @@ func RunSuite(t *testing.T, s Suite) {
 			t.Errorf("Suite.Except: there is no case %q", name)
 		}
 	}
-	for _, topic := range topics {
-		t.Run(topic.name, func(t *testing.T) {
-			for _, c := range topic.cases {
-				name := c.name
-				c.name = topic.name + "/" + name
-				t.Run(name, func(t *testing.T) {
-					if !s.Serial {
-						t.Parallel()
-					}
-					// Skipping is decided out here: inside a bubble t.Skip
-					// would be reported as a pass.
-					if why := p.skips(c); why != "" {
-						t.Skip(why)
-					}
-					got := p.run(t, c)
-					if got.skipped != "" {
-						t.Skip(got.skipped)
-					}
-					if got.report != "" {
-						t.Error(got.report)
-					}
-				})
-			}
-		})
+	var together, apart []testCase
+	for _, c := range allCases() {
+		if c.needs.has(alone) {
+			apart = append(apart, c)
+		} else {
+			together = append(together, c)
+		}
 	}
+	p.runAll(t, together, p.Parallel)
+	p.runAll(t, apart, 1)
 }
 
 // plan is a Suite with its zero values resolved and the store's abilities known.
@@ -157,6 +145,12 @@ func (s Suite) plan(t testing.TB) *plan {
 	_, p.incarnator = probe.(store.Incarnator)
 	if p.Peer == nil && peerOf(probe) != nil {
 		p.Peer = func(_ testing.TB, s store.Store) store.Store { return peerOf(s)() }
+	}
+	if p.Parallel < 0 {
+		t.Fatalf("conformance: Suite.Parallel is %d, want 0 or more", p.Parallel)
+	}
+	if p.Parallel == 0 {
+		p.Parallel = 16
 	}
 	if p.TTL == 0 {
 		p.TTL = 200 * time.Millisecond

@@ -18,7 +18,7 @@ const (
 var raisingCases = []testCase{
 	{
 		name: "raised",
-		says: saysRaise, needs: raiser,
+		says: saysRaise, needs: raiser | alone,
 		run: func(h *harness) {
 			for _, a := range []*claim{h.exclusive("A"), h.shared("A").on(h.name + "/shared")} {
 				token := a.hold().Token + 1000
@@ -31,7 +31,7 @@ var raisingCases = []testCase{
 	},
 	{
 		name: "later grants are greater",
-		says: saysRaise, needs: raiser,
+		says: saysRaise, needs: raiser | alone,
 		run: func(h *harness) {
 			for _, a := range []*claim{h.exclusive("A"), h.shared("A")} {
 				token := a.hold().Token + 1000
@@ -45,7 +45,7 @@ var raisingCases = []testCase{
 	},
 	{
 		name: "span",
-		says: saysRaise, needs: raiser,
+		says: saysRaise, needs: raiser | alone,
 		run: func(h *harness) {
 			for _, a := range []*claim{h.exclusive("A"), h.shared("A")} {
 				token := a.hold().Token + 1000
@@ -59,7 +59,7 @@ var raisingCases = []testCase{
 	},
 	{
 		name: "repeated",
-		says: saysRaiseKeeps, needs: raiser,
+		says: saysRaiseKeeps, needs: raiser | alone,
 		run: func(h *harness) {
 			for _, a := range []*claim{h.exclusive("A"), h.shared("A").on(h.name + "/shared")} {
 				token := a.hold().Token + 1000
@@ -72,7 +72,7 @@ var raisingCases = []testCase{
 	},
 	{
 		name: "shared holds stay apart",
-		says: saysRaiseShared, needs: raiser,
+		says: saysRaiseShared, needs: raiser | alone,
 		run: func(h *harness) {
 			a, b := h.shared("A"), h.shared("B")
 			a.hold()

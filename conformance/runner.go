@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,6 +24,41 @@ type outcome struct {
 // waits for a mutex is not durably blocked, so fake time stands still then and
 // no deadline inside the bubble would ever pass.
 const realBound = time.Minute
+
+// runAll runs cases as subtests of t, so many at the same time, and returns when
+// all have ended. Refused: t.Parallel, for it would let no more of them run than
+// there are processors, and the caller go on before they end.
+func (p *plan) runAll(t *testing.T, cases []testCase, atOnce int) {
+	queue := make(chan testCase, len(cases))
+	for _, c := range cases {
+		queue <- c
+	}
+	close(queue)
+	var runners sync.WaitGroup
+	for range atOnce {
+		runners.Go(func() {
+			for c := range queue {
+				t.Run(c.name, func(t *testing.T) { p.runAsTest(t, c) })
+			}
+		})
+	}
+	runners.Wait()
+}
+
+// runAsTest runs a case and tells t what came of it. Skipping is decided out
+// here: inside a bubble t.Skip would be reported as a pass.
+func (p *plan) runAsTest(t *testing.T, c testCase) {
+	if why := p.skips(c); why != "" {
+		t.Skip(why)
+	}
+	got := p.run(t, c)
+	if got.skipped != "" {
+		t.Skip(got.skipped)
+	}
+	if got.report != "" {
+		t.Error(got.report)
+	}
+}
 
 // run runs a case, repeating it with longer leases when the machine was too
 // slow for what the case saw to mean anything.

@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,16 +12,43 @@ import (
 	"github.com/dlock-go/dlock/store/memory"
 )
 
-// TestMemory: the reference passes as a server does, shared by all cases at
-// once in real time, and nothing of them is left on it.
+// TestMemory: the reference passes as a server does, shared by all cases in real
+// time, so many at once as there should be, and nothing of them is left on it.
 func TestMemory(t *testing.T) {
+	lonely := make(map[string]bool)
+	for _, c := range allCases() {
+		lonely[t.Name()+"/"+strings.ReplaceAll(c.name, " ", "_")] = c.needs.has(alone)
+	}
+	const atOnce = 12
 	server := memory.New()
-	t.Run("suite", func(t *testing.T) {
-		RunSuite(t, Suite{
-			New: func(testing.TB) store.Store { return server.Peer() },
-			TTL: 100 * time.Millisecond,
-		})
+	var mu sync.Mutex
+	running, most := make(map[string]bool), 0
+	RunSuite(t, Suite{
+		New: func(t testing.TB) store.Store {
+			mu.Lock()
+			defer mu.Unlock()
+			running[t.Name()] = true
+			most = max(most, len(running))
+			if len(running) > 2 && lonely[t.Name()] {
+				t.Errorf("not alone: %d cases at once", len(running)-1)
+			}
+			t.Cleanup(func() {
+				mu.Lock()
+				defer mu.Unlock()
+				delete(running, t.Name())
+			})
+			return server.Peer()
+		},
+		TTL:      100 * time.Millisecond,
+		Parallel: atOnce,
 	})
+	delete(running, t.Name()) // which had a look at the store's abilities
+	if len(running) > 0 {
+		t.Errorf("%d cases go on after RunSuite has returned", len(running))
+	}
+	if most < 3 || most > 1+atOnce {
+		t.Errorf("%d cases at once, want %d", most-1, atOnce)
+	}
 	if names, err := server.List(t.Context()); err != nil || len(names) != 0 {
 		t.Errorf("left behind: %q, %v", names, err)
 	}
@@ -40,9 +68,9 @@ func TestOwnClock(t *testing.T) {
 			h.moved = &moved
 			return h
 		},
-		TTL:    time.Minute,
-		Sleep:  func(d time.Duration) { moved.Add(int64(d)) },
-		Serial: true,
+		TTL:      time.Minute,
+		Sleep:    func(d time.Duration) { moved.Add(int64(d)) },
+		Parallel: 1,
 	})
 }
 

@@ -52,7 +52,6 @@ func grant(t testing.TB, server *redistest.Server, user string, rights []string)
 
 // The documented rights are enough for all that a store does.
 func TestLeastPrivilege(t *testing.T) {
-	t.Parallel()
 	server := redistest.Start(t)
 	grant(t, server, "locker", rights(t, base, listing))
 	s := suite(as("locker", server.Addr), func(key string) {
