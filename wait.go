@@ -145,8 +145,8 @@ func (a *acquisition) awaitTurn() error {
 // take gets a hold: from another goroutine that had the lock here, from a call of
 // the same owner that was granted while this one stood in line, or from the store.
 func (a *acquisition) take() (*Hold, error) {
-	at := a.client.newAttempt(a.terms, a.mode, a.wait)
-	if h, err := a.enroll(at); h != nil || err != nil {
+	at, h, err := a.enroll()
+	if at == nil {
 		return a.usable(h, err)
 	}
 	if a.wait {
@@ -168,32 +168,36 @@ func (a *acquisition) take() (*Hold, error) {
 	return a.usable(h, err)
 }
 
-// enroll makes this call one that asks at the store, unless it need not.
-func (a *acquisition) enroll(at *attempt) (*Hold, error) {
-	p := a.party
+// enroll makes this call one that asks at the store, by the attempt that it
+// returns, unless it need not or cannot.
+func (a *acquisition) enroll() (*attempt, *Hold, error) {
+	p, tokens := a.party, 1
 	sh := p.local.shard
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if t := a.ticket; t != nil {
 		if h := a.served(); h != nil || t.failed != nil {
-			return h, t.failed
+			return nil, h, t.failed
 		}
 		if t.turn != nil || len(p.grants) > 0 {
 			if h, err := a.reenter(); h != nil || err != nil {
-				return h, err
+				return nil, h, err
 			}
 		}
 		if p.attempts == 0 && a.terms.spans() && (a.mode == store.Shared || len(p.local.parties) > 1) {
-			at.req.Tokens += a.terms.handoffs
+			tokens += a.terms.handoffs
 		}
-		t.attempt = at
 	}
 	if err := p.standAlone(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	at.req.Owner = p.id
+	at := a.client.newAttempt(a.terms, a.mode, a.wait)
+	at.req.Owner, at.req.Tokens = p.id, tokens
+	if a.ticket != nil {
+		a.ticket.attempt = at
+	}
 	p.attempts++
-	return nil, nil
+	return at, nil, nil
 }
 
 // served takes what the ticket was served, if anything. The shard is locked.
