@@ -10,7 +10,7 @@ COVER = github.com/dlock-go/dlock \
 	github.com/dlock-go/dlock/fence \
 	github.com/dlock-go/dlock/fence/redisfence
 
-.PHONY: help test lint bench bench-peers cover mutants fuzz prove prove-long cc servers
+.PHONY: help test lint bench bench-peers bench-quorum cover mutants fuzz prove prove-long cc servers
 .NOTPARALLEL:
 
 help:
@@ -18,6 +18,7 @@ help:
 	@echo "make lint     gofmt, go vet, staticcheck, go mod tidy -diff in every module"
 	@echo "make bench    benchmarks (BENCH=regexp)"
 	@echo "make bench-peers  dlock beside other libraries, into docs/benchmarks.md: a quarter of an hour"
+	@echo "make bench-quorum the quorum store beside redsync, into docs/quorum.md: four minutes"
 	@echo "make cover    coverage of the core packages, at least $(COVER_MIN)% each"
 	@echo "make mutants  the conformance suite against faulty stores, the simulation against planted faults"
 	@echo "make fuzz     every fuzz target for FUZZTIME=$(FUZZTIME)"
@@ -34,6 +35,10 @@ bench: servers
 
 bench-peers: servers
 	cd integration && go run ./bench -w=../docs/benchmarks.md
+
+bench-quorum: servers
+	cd integration && go test -run=TestQuorum -timeout=1h -v ./peers -peers.quorum.reps=3 -peers.quorum.time=2s \
+		-peers.quorum.lease=8s -peers.quorum.long=1m -peers.quorum.runs=10 -peers.quorum.write=quorum.md
 
 cover: servers
 	@.ci/cover $(COVER_MIN) $(COVER)

@@ -10,6 +10,11 @@
 // is only reported. For the table of docs/reliability.md, from this directory:
 //
 //	go test -run=TestPeers -timeout=1h -peers.only= -peers.runs=20 -peers.write=reliability.md
+//
+// TestQuorum has dlock and redsync lock at a majority of three servers, and measures
+// both: rates, times with a node that hangs or is dead, what a lost reply leaves,
+// tokens. In make test it does so for a moment; make bench-quorum writes the tables
+// of docs/quorum.md.
 package peers
 
 import (
