@@ -131,12 +131,20 @@ func (b *bout) bounded(ctx context.Context) (context.Context, context.CancelFunc
 
 // patient: a wait that the store's silence ends lasts for about a TTL. Half of one
 // leaves room for the pauses between asks.
-func (b *bout) patient(waited time.Duration) bool {
-	ttl := b.visit.TTL
-	if ttl == 0 {
-		ttl = b.world.plan.Clients[b.client].TTL
+func (b *bout) patient(waited time.Duration) bool { return waited >= b.ttl()/2 }
+
+// hasty: a node of a quorum that misbehaves may cost its timeout, of which there are
+// two at most in an ask, each at most a tenth of the TTL. Who leaves sooner may have
+// waited for that.
+func (b *bout) hasty(ctx context.Context, waited time.Duration) bool {
+	return b.world.plan.Nodes > 0 && ctx.Err() != nil && waited < b.ttl()/5
+}
+
+func (b *bout) ttl() time.Duration {
+	if b.visit.TTL != 0 {
+		return b.visit.TTL
 	}
-	return waited >= ttl/2
+	return b.world.plan.Clients[b.client].TTL
 }
 
 // judge complains of an error that nothing explains.
@@ -146,7 +154,7 @@ func (b *bout) judge(ctx context.Context, err error, shared, try bool, outer *he
 	broken := slices.ContainsFunc(p.Deeds, func(d Deed) bool { return d.Break == b.visit.Name })
 	within := outer != nil && !outer.claim.Shared && outer.hold.Err() == nil
 	switch {
-	case within && !faulty && !deeds: // who holds for writing waits for nobody
+	case within && !faulty && !deeds && !b.hasty(ctx, waited): // who holds for writing waits for nobody
 		b.world.history.complain(fmt.Sprintf("%q, within its own lock: %v", b.lock.Name(), err))
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 	case errors.Is(err, dlock.ErrHeld) && try:
