@@ -7,6 +7,7 @@ COVER = github.com/dlock-go/dlock \
 	github.com/dlock-go/dlock/watchdog \
 	github.com/dlock-go/dlock/store/memory \
 	github.com/dlock-go/dlock/store/redis \
+	github.com/dlock-go/dlock/store/quorum \
 	github.com/dlock-go/dlock/fence \
 	github.com/dlock-go/dlock/fence/redisfence
 
