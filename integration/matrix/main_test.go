@@ -1,10 +1,11 @@
 // Package matrix loses the replies to all that dlock asks of a store, in all
 // ways, on real servers: one test for each cell of
 //
-//	{acquire, re-entry, shared, renew, release} x {cut, mute, late, duplicate} x {retry, give up} x {Redis, etcd}
+//	{acquire, re-entry, shared, renew, release} x {cut, mute, late, duplicate} x {retry, give up} x
+//	{Redis, etcd, one node of a quorum, all nodes of a quorum}
 //
 // One second after the wire is healed nothing may be left of a call that gave
-// up, nobody may find a lock busy that is free, and the client's and the store's
+// up, at no node of a quorum, nobody may find a lock busy that is free, and the client's and the store's
 // counts must be right.
 package matrix
 

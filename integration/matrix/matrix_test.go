@@ -15,7 +15,10 @@ func TestReplyLost(t *testing.T) {
 	for _, s := range []struct {
 		name  string
 		start func(t *testing.T) server
-	}{{"redis", startRedis}, {"etcd", startEtcd}} {
+	}{
+		{"redis", startRedis}, {"etcd", startEtcd},
+		{"quorum, a node", startQuorum(1)}, {"quorum, all nodes", startQuorum(3)},
+	} {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			on := newSite(t, s.start(t))

@@ -56,6 +56,11 @@ func openRedis(t *testing.T, url string) store.Store {
 func (s redisServer) near(t *testing.T) store.Store { return openRedis(t, s.URL()) }
 
 func (s redisServer) far(t *testing.T) (store.Store, wire) {
+	proxy, w := s.wire(t)
+	return openRedis(t, proxy.URL()), w
+}
+
+func (s redisServer) wire(t *testing.T) (*redistest.Proxy, *plan) {
 	proxy := redistest.StartProxy(t, s.Addr)
 	w := &plan{repair: proxy.Cut}
 	proxy.Plan(func(_ int, args []string) redistest.Action {
@@ -73,5 +78,5 @@ func (s redisServer) far(t *testing.T) (store.Store, wire) {
 		}
 		return redistest.Pass
 	})
-	return openRedis(t, proxy.URL()), w
+	return proxy, w
 }
