@@ -8,12 +8,15 @@ import (
 	"github.com/dlock-go/dlock/internal/redistest"
 )
 
-var onRedis = []string{redisOne, redisSentinel, redisCluster}
+var (
+	onRedis  = []string{redisOne, redisSentinel, redisCluster}
+	anyRedis = append([]string{redisQuorum}, onRedis...)
+)
 
 // Faults of Redis servers that stay where they are.
 var redisFaults = []kind{
-	{name: "clients killed", on: onRedis, make: func(h *history) trouble { return h.clientKills("normal") }},
-	{name: "subscribers killed", on: onRedis, make: func(h *history) trouble { return h.clientKills("pubsub") }},
+	{name: "clients killed", on: anyRedis, make: func(h *history) trouble { return h.clientKills("normal") }},
+	{name: "subscribers killed", on: anyRedis, make: func(h *history) trouble { return h.clientKills("pubsub") }},
 	{name: "server paused", slow: true, on: onRedis, make: func(h *history) trouble {
 		var server *redistest.Server
 		lasts := h.between(h.plan.TTL/2, h.plan.TTL*3/2)
@@ -32,7 +35,7 @@ var redisFaults = []kind{
 	}},
 	{name: "server restarted", slow: true, on: []string{redisOne}, needs: needs{durable: true}, make: (*history).restart},
 	{name: "server restarted empty", on: []string{redisOne}, loses: true, make: (*history).restart},
-	{name: "flushed", on: onRedis, loses: true, make: func(h *history) trouble {
+	{name: "flushed", on: anyRedis, loses: true, make: func(h *history) trouble {
 		return trouble{
 			lasts: h.between(time.Second, 2*time.Second),
 			tick: every(h.between(100*time.Millisecond, 500*time.Millisecond), func() {
@@ -43,7 +46,7 @@ var redisFaults = []kind{
 			bit: h.losses,
 		}
 	}},
-	{name: "scripts flushed", on: onRedis, make: func(h *history) trouble {
+	{name: "scripts flushed", on: anyRedis, make: func(h *history) trouble {
 		unknownScripts := func() (n int) {
 			for _, server := range h.site.masters() {
 				for line := range strings.Lines(server.MustDo("INFO", "errorstats")) {
@@ -68,7 +71,7 @@ var redisFaults = []kind{
 			bit: func(span) bool { return after > before },
 		}
 	}},
-	{name: "memory full", on: onRedis, make: func(h *history) trouble {
+	{name: "memory full", on: anyRedis, make: func(h *history) trouble {
 		limit := func(bytes string) {
 			for _, server := range h.site.masters() {
 				server.MustDo("CONFIG", "SET", "maxmemory", bytes)

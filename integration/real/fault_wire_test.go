@@ -8,7 +8,10 @@ import (
 	"github.com/dlock-go/dlock/internal/redistest"
 )
 
-var wired = []string{redisOne, etcdOne, etcdThree}
+var (
+	wired   = []string{redisOne, redisQuorum, etcdOne, etcdThree}
+	proxied = []string{redisOne, redisQuorum} // script by script
+)
 
 // Faults between workers and servers.
 var wireFaults = []kind{
@@ -44,16 +47,16 @@ func blackhole(wires []wire, on bool) {
 
 // Faults that single script calls meet.
 var replyFaults = []kind{
-	{name: "requests or replies lost", slow: true, aside: true, on: []string{redisOne}, make: func(h *history) trouble {
+	{name: "requests or replies lost", slow: true, aside: true, on: proxied, make: func(h *history) trouble {
 		return h.calls(5, redistest.CutBefore, redistest.CutReply, redistest.SwallowReply)
 	}},
-	{name: "requests doubled", doubles: true, aside: true, on: []string{redisOne}, make: func(h *history) trouble {
+	{name: "requests doubled", doubles: true, aside: true, on: proxied, make: func(h *history) trouble {
 		return h.calls(2, redistest.Twice)
 	}},
-	{name: "requests late", aside: true, on: []string{redisOne}, make: func(h *history) trouble {
+	{name: "requests late", aside: true, on: proxied, make: func(h *history) trouble {
 		return h.calls(5, redistest.Hold)
 	}},
-	{name: "replies late", slow: true, aside: true, on: []string{redisOne}, make: func(h *history) trouble {
+	{name: "replies late", slow: true, aside: true, on: proxied, make: func(h *history) trouble {
 		latency := h.between(h.plan.TTL/20, h.plan.TTL/2)
 		delay := func(d time.Duration) {
 			for _, p := range h.site.proxies() {

@@ -89,6 +89,7 @@ const wakes = 250 * time.Millisecond
 func (h *history) evidence() *evidence {
 	e := &evidence{
 		records: h.records, Killed: map[int]moment{}, Log: map[string][]access{}, TTL: h.plan.TTL, Etcd: h.site.etcd != nil, Ends: never,
+		Quorum: h.plan.Deployment == redisQuorum,
 	}
 	for _, c := range h.children {
 		if c.killed != never {

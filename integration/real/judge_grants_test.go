@@ -27,6 +27,7 @@ type asking struct {
 	queued []record
 	grants []*grant
 	ends   moment // the first call to release it
+	parts  bool   // who waits may have parts of a grant
 }
 
 // grants finds them in the records, sorted by known.
@@ -34,7 +35,7 @@ func (e *evidence) grants() (all []*grant) {
 	ids := map[string]*asking{}
 	for _, r := range e.records {
 		if r.Op == opAcquire && ids[r.ID] == nil {
-			ids[r.ID] = &asking{first: r.Call, ends: never}
+			ids[r.ID] = &asking{first: r.Call, ends: never, parts: e.Quorum}
 		}
 	}
 	asks := map[string]record{}
@@ -59,6 +60,7 @@ func (e *evidence) grants() (all []*grant) {
 		case a == nil:
 		case r.Op == opAcquire && r.Outcome == held:
 			a.grant(asks[r.ID], r.Token, r.Return).extend(r.Call.plus(r.TTL))
+		case r.Op == opEvent && e.Quorum && r.Token == 0: // it says no more than that to ask again is worth it
 		case r.Op == opEvent:
 			g := a.grant(asks[r.ID], r.Token, r.Call)
 			g.extend(g.from.plus(asks[r.ID].WaitTTL))
@@ -103,7 +105,7 @@ func (a *asking) grant(ask record, token uint64, known moment) *grant {
 		token: token, asked: a.first, from: a.first, known: known,
 	}
 	for _, q := range a.queued {
-		if q.Token < token {
+		if q.Token < token && !a.parts {
 			g.from = max(g.from, q.Call)
 		}
 	}

@@ -17,6 +17,7 @@ type evidence struct {
 	Doubled bool   // calls arrived twice
 	Forgets bool   // it has begun its tokens anew
 	Etcd    bool
+	Quorum  bool   // of several stores, with no order among those who wait
 	Ends    moment // from when on another copy of the data may be the store's; never if there is none
 }
 
@@ -62,7 +63,7 @@ func (e *evidence) judge() *judgement {
 		}
 	}
 	j.handovers = handovers(claims)
-	if len(j.violations) == 0 { // in a history that has no order it may search for long
+	if len(j.violations) == 0 && !e.Quorum { // in a history that has no order it may search for long
 		e.checkModel(j)
 	}
 	return j

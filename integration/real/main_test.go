@@ -19,7 +19,7 @@
 //   - Porcupine finds an order of all that the store has answered that the model
 //     of package store allows. Where a fault may take holds away, each may end at
 //     any time of it; from when on another copy of the data may be what the store
-//     answers from, nothing is judged so.
+//     answers from, nothing is judged so. Nor is a quorum, which serves in no order.
 //
 // A history in which the fault made no difference proves nothing; it is counted
 // as void, and too many of them fail the test.

@@ -21,11 +21,12 @@ const (
 	redisOne      = "redis"
 	redisSentinel = "sentinel"
 	redisCluster  = "cluster"
+	redisQuorum   = "quorum"
 	etcdOne       = "etcd1"
 	etcdThree     = "etcd3"
 )
 
-var deployments = []string{redisOne, redisSentinel, redisCluster, etcdOne, etcdThree}
+var deployments = []string{redisOne, redisSentinel, redisCluster, etcdOne, etcdThree, redisQuorum}
 
 // site is the servers of one history, and the wires to them.
 type site struct {
@@ -78,6 +79,10 @@ func newSite(t testing.TB, deployment string, n needs) *site {
 	case redisCluster:
 		s.cluster = redistest.StartCluster(t, true, config...)
 		s.redis = s.cluster.Nodes
+	case redisQuorum:
+		for range 3 {
+			s.redis = append(s.redis, redistest.Start(t, config...))
+		}
 	case etcdOne, etcdThree:
 		members := 1
 		if deployment == etcdThree {
@@ -99,17 +104,25 @@ func (s *site) direct() string {
 	case s.etcd != nil:
 		return s.etcd.URL()
 	}
-	return s.redis[0].URL()
+	var urls []string
+	for _, server := range s.redis {
+		urls = append(urls, server.URL())
+	}
+	return strings.Join(urls, " ")
 }
 
-// url is what a worker opens, on wires of its own.
+// url is what a worker opens, on wires of its own: of a quorum several.
 func (s *site) url(worker int) string {
 	s.t.Helper()
 	switch s.deployment {
-	case redisOne:
-		p := redistest.StartProxy(s.t, s.redis[0].Addr)
-		s.wires[worker] = []wire{p}
-		return p.URL()
+	case redisOne, redisQuorum:
+		var urls []string
+		for _, server := range s.redis {
+			p := redistest.StartProxy(s.t, server.Addr)
+			s.wires[worker] = append(s.wires[worker], p)
+			urls = append(urls, p.URL())
+		}
+		return strings.Join(urls, " ")
 	case redisSentinel, redisCluster:
 		return s.direct()
 	}

@@ -129,6 +129,9 @@ func open(url string) (store.Store, error) {
 	if strings.HasPrefix(url, "etcd:") {
 		return etcd.Open(url)
 	}
+	if nodes := strings.Fields(url); len(nodes) > 1 {
+		return redis.OpenQuorum(nodes...)
+	}
 	return redis.Open(url)
 }
 
