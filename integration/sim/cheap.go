@@ -26,13 +26,6 @@ func overlaps(h *History) []Violation {
 	return found
 }
 
-// revoked: between the grants of two tokens, everything was taken from holders.
-func (h *History) revoked(name string, a, b uint64) bool {
-	return slices.ContainsFunc(h.Marks, func(m Mark) bool {
-		return (m.Name == "" || m.Name == name) && min(a, b) <= m.Token && m.Token < max(a, b)
-	})
-}
-
 // claimTokens: a lock that was asked for when another one had been granted has
 // the greater token, whatever failed, unless both are readers': who reads with
 // others of its client has a token of a span from before. A claim inside another has the token of the hold

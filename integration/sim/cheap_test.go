@@ -27,6 +27,26 @@ func TestCheapCheckers(t *testing.T) {
 		{"one owner twice", overlaps, true, func(h hand) { h.claim(1, 0, 1, 11, 1); h.claim(1, 2, 10, 20, 1, nested) }},
 		{"overlap after force", overlaps, true, func(h hand) { h.claim(1, 0, 1, 11, 1); h.claim(2, 2, 10, 20, 2); force(9, 1)(h) }},
 		{"overlap that force does not explain", overlaps, false, func(h hand) { h.claim(1, 0, 1, 11, 2); h.claim(2, 2, 10, 20, 3); force(9, 1)(h) }},
+		{"overlap after force while the parts of a grant are agreed on", overlaps, true, func(h hand) {
+			h.Plan.Nodes = 3
+			h.held(1, 7, 12, 2)
+			h.claim(1, 7, 12, 31, 2)
+			h.claim(2, 20, 30, 40, 3)
+			force(9, 1)(h)
+		}},
+		{"overlap after force while one store grants", overlaps, false, func(h hand) {
+			h.held(1, 7, 12, 2)
+			h.claim(1, 7, 12, 31, 2)
+			h.claim(2, 20, 30, 40, 3)
+			force(9, 1)(h)
+		}},
+		{"overlap after force that came before the grant", overlaps, false, func(h hand) {
+			h.Plan.Nodes = 3
+			h.held(1, 11, 12, 2)
+			h.claim(1, 11, 12, 31, 2)
+			h.claim(2, 20, 30, 40, 3)
+			force(9, 1)(h)
+		}},
 		{"overlap, clocks too different", overlaps, true, func(h hand) {
 			h.Plan.Faults = []Fault{{Kind: WildClock}}
 			h.claim(1, 0, 1, 11, 1)
