@@ -2,6 +2,7 @@ package peers
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"slices"
 	"sync"
@@ -12,14 +13,16 @@ import (
 
 // pace is what came of goroutines that lock and unlock for a while.
 type pace struct {
-	took   time.Duration
-	pairs  []time.Duration // of each how long it took, sorted
-	failed int
-	first  error
-	both   int // two believed at once that they hold
+	took    time.Duration
+	pairs   []time.Duration // of each how long it took, sorted
+	changes int             // of one name: turns of another than had the one before
+	failed  int
+	first   error
+	both    int // two believed at once that they hold
 }
 
-func (p pace) rate() float64 { return float64(len(p.pairs)) / p.took.Seconds() }
+func (p pace) rate() float64      { return float64(len(p.pairs)) / p.took.Seconds() }
+func (p pace) handovers() float64 { return float64(p.changes) / p.took.Seconds() }
 
 func (p pace) quantile(part float64) float64 {
 	if len(p.pairs) == 0 {
@@ -29,16 +32,18 @@ func (p pace) quantile(part float64) float64 {
 }
 
 // drive has so many goroutines of one client lock and unlock, all the same name or
-// each its own, for a time or until each has done so once.
+// each its own, for a time or until each has done so once. Nobody has used the names
+// before: what a library has left of one would be in the figures of another node's
+// fault.
 func drive(c client, goroutines int, one bool, length time.Duration) (p pace) {
 	var mu sync.Mutex
 	var running sync.WaitGroup
-	var inside atomic.Int32
-	began := time.Now()
+	var inside, latest atomic.Int32
+	began, names := time.Now(), rand.Text()
 	for g := range goroutines {
-		name := "pace"
+		name := names
 		if !one {
-			name = fmt.Sprint("pace-", g)
+			name = fmt.Sprint(names, "-", g)
 		}
 		running.Go(func() {
 			var mine pace
@@ -48,6 +53,9 @@ func drive(c client, goroutines int, one bool, length time.Duration) (p pace) {
 				if err == nil {
 					if n := inside.Add(1); one && n > 1 {
 						mine.both++
+					}
+					if latest.Swap(int32(g)) != int32(g) {
+						mine.changes++
 					}
 					inside.Add(-1)
 					err = h.Unlock()
@@ -63,7 +71,7 @@ func drive(c client, goroutines int, one bool, length time.Duration) (p pace) {
 			mu.Lock()
 			defer mu.Unlock()
 			p.pairs = append(p.pairs, mine.pairs...)
-			p.failed, p.both = p.failed+mine.failed, p.both+mine.both
+			p.failed, p.both, p.changes = p.failed+mine.failed, p.both+mine.both, p.changes+mine.changes
 			if p.first == nil {
 				p.first = mine.first
 			}

@@ -2,6 +2,7 @@ package peers
 
 import (
 	"context"
+	"crypto/rand"
 	"strconv"
 	"strings"
 	"testing"
@@ -69,8 +70,11 @@ func (m *masters) open(t testing.TB, l majority, addrs []string) client {
 	if err != nil {
 		t.Fatal(err)
 	}
+	name := rand.Text() // many may be opened at once
 	for range 20 {
-		if err := prepare(t, c, "warm").Unlock(); err != nil {
+		// A request that comes after its release, where not all answers are waited for,
+		// makes the next one fail here and there: no reason to end the run of a peer.
+		if err := prepare(t, c, name).Unlock(); err != nil && l.dlock {
 			t.Fatal(err)
 		}
 	}

@@ -31,7 +31,7 @@ func quorumTable(t testing.TB, m *masters, all []*standing) string {
 		if !s.dlock {
 			name = s.name
 		}
-		rates = append(rates, []string{name, s.rate(one), s.rate(many), s.rate(line)})
+		rates = append(rates, []string{name, s.rate(one, pace.rate), s.rate(many, pace.rate), s.rate(line, pace.rate), s.rate(line, pace.handovers)})
 		if s.line {
 			continue
 		}
@@ -42,7 +42,7 @@ func quorumTable(t testing.TB, m *masters, all []*standing) string {
 			of(cut.blocked, cut.runs) + ", " + of(swallowed.blocked, swallowed.runs), s.order.String(),
 		})
 	}
-	b.WriteString(section.Table([]string{"Per second", "locked and unlocked, 1 goroutine", "64 goroutines, a name each", "turns of 8 goroutines on one name"}, rates) + "\n")
+	b.WriteString(section.Table([]string{"Per second", "locked and unlocked, 1 goroutine", "64 goroutines, a name each", "turns of 8 goroutines on one name", "of these, to another goroutine"}, rates) + "\n")
 	b.WriteString(section.Table([]string{"Lock and unlock", "all well: p50", "p99", "one node hung: p50", "p99", "one node dead: p50", "p99"}, times) + "\n")
 	b.WriteString(section.Table([]string{"After lost replies", "holds left at nodes: cut, swallowed", "locks not free: cut, swallowed", "tokens strictly increase"}, losses) + "\n")
 	for _, s := range all {
@@ -63,10 +63,10 @@ func (s *standing) notes(b *strings.Builder) {
 			}
 		}
 		if failed > 0 {
-			fmt.Fprintf(b, "- %s, %s: %d calls failed.\n", s.name, scenario.name, failed)
+			fmt.Fprintf(b, "- %s, %s: calls that failed: %d.\n", s.name, scenario.name, failed)
 		}
 		if both > 0 {
-			fmt.Fprintf(b, "- %s, %s: two held at once, %d times.\n", s.name, scenario.name, both)
+			fmt.Fprintf(b, "- %s, %s: times that two held at once: %d.\n", s.name, scenario.name, both)
 		}
 		if few >= 0 && few < 100 {
 			fmt.Fprintf(b, "- %s, %s: a repetition had time for %d, so p99 is the longest.\n", s.name, scenario.name, few)
@@ -77,8 +77,8 @@ func (s *standing) notes(b *strings.Builder) {
 	}
 }
 
-func (s *standing) rate(scenario string) string {
-	return s.figure(scenario, pace.rate, func(x float64) string { return fmt.Sprintf("%.0f", x) })
+func (s *standing) rate(scenario string, value func(pace) float64) string {
+	return s.figure(scenario, value, func(x float64) string { return fmt.Sprintf("%.0f", x) })
 }
 
 func (s *standing) time(scenario string, part float64) string {
