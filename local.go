@@ -79,6 +79,10 @@ func (r *registry) join(name string, owner Owner) *party {
 	return p
 }
 
+// rename has the store know a private owner by another id from now on, because
+// others go on by the one that it had. The shard is locked.
+func (p *party) rename() { p.id, p.attempts = newID(), 0 }
+
 // leave counts one out. The shard is locked.
 func (p *party) leave() {
 	if p.refs--; p.refs > 0 {

@@ -17,11 +17,15 @@ import (
 // has to ask the store.
 //
 // The store knows the hold by one owner, and each reader is another. So nobody may
-// act under that owner, which is what an upgrade does, unless he is the only one left.
+// act under that owner, which is what an upgrade does, unless he is the only one left;
+// the one who asked for it does not either, once he has left: see tenure.end.
 
 // openTo serves those who wait at the front for what n was granted, and lets others
 // join. It reports whether anyone was served. The shard is locked.
 func (n *tenure) openTo(l *local) (served bool) {
+	if n.spare == 0 {
+		return false
+	}
 	l.reading = n
 	for _, t := range slices.Clone(l.line.covered) {
 		if !n.mayServe(t) {

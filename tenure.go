@@ -91,11 +91,16 @@ func (n *tenure) begin(p *party) *Hold {
 	return h
 }
 
-// end ends the turn of a grant. The shard is locked.
+// end ends the turn of a grant. If others go on, the party that asked for the
+// tenure no longer goes by its owner: another call of it may be under way. The shard
+// is locked.
 func (n *tenure) end(g *grant) {
 	n.grants = slices.DeleteFunc(n.grants, func(x *grant) bool { return x == g })
 	p := g.party
 	p.grants = slices.DeleteFunc(p.grants, func(x *grant) bool { return x == g })
+	if len(n.grants) > 0 && p.id == n.attempt.req.Owner {
+		p.rename()
+	}
 }
 
 // heir returns the ticket that the tenure may pass on to when the last handle of

@@ -236,6 +236,7 @@ func (a *acquisition) conclude(err error) (*Hold, *envoy) {
 		switch {
 		case a.gaveUp(err) && t.attempt.suits(t):
 			l.leavePlace(t)
+			a.party.rename() // a new call of it may have come
 		case errors.Is(err, ErrUnavailable):
 			l.reader = nil
 			l.uncover(err)
