@@ -109,8 +109,7 @@ func (h *history) clientKills(kind string) trouble {
 		lasts: h.between(time.Second, 2*time.Second),
 		tick: every(h.between(50*time.Millisecond, 200*time.Millisecond), func() {
 			for _, server := range h.site.masters() {
-				n, _ := strconv.Atoi(server.MustDo("CLIENT", "KILL", "TYPE", kind))
-				killed += n
+				killed += server.KillClients(kind)
 			}
 		}),
 		bit: func(span) bool { return killed > 0 },

@@ -183,12 +183,12 @@ func (s *site) slot(name string) int {
 	return 0
 }
 
-// moved reports whether another node serves now than at the start, as after a
-// failover that nobody ordered.
+// moved reports whether another node serves now than at the start, or has served
+// meanwhile, as after a failover that nobody ordered.
 func (s *site) moved() bool {
 	switch {
 	case s.sentinel != nil:
-		return s.sentinel.Master() != s.redis[0]
+		return s.sentinel.Epoch() > 0
 	case s.cluster != nil:
 		return slices.ContainsFunc(s.redis[3:], isMaster)
 	}

@@ -77,6 +77,22 @@ func (s *Server) MustDo(args ...string) string {
 // whose format rueidis leaves before the text.
 var verbatim = map[string]bool{"CLIENT": true, "CLUSTER": true, "INFO": true, "LATENCY": true, "MEMORY": true}
 
+// KillClients closes the connections of a type, "normal" or "pubsub", and returns
+// how many. Those of sentinels stay: without them they soon think the server dead.
+func (s *Server) KillClients(kind string) (n int) {
+	s.t.Helper()
+	for _, line := range strings.Split(s.MustDo("CLIENT", "LIST", "TYPE", kind), "\n") {
+		id, rest, ok := strings.Cut(strings.TrimPrefix(line, "id="), " ")
+		if !ok || strings.Contains(rest, " name=sentinel-") {
+			continue
+		}
+		if s.MustDo("CLIENT", "KILL", "ID", id) == "1" { // not so of the one that asks
+			n++
+		}
+	}
+	return n
+}
+
 func text(reply any) string {
 	var lines []string
 	switch r := reply.(type) {

@@ -137,6 +137,27 @@ func (c *Sentinel) masterBy(s *Server) *Server {
 	return nil
 }
 
+// Epoch grows with each failover that a running sentinel knows of, those that nobody
+// ordered included. It is 0 before the first.
+func (c *Sentinel) Epoch() (greatest int) {
+	c.t.Helper()
+	for _, s := range c.Sentinels {
+		if !s.Running() {
+			continue
+		}
+		info, err := s.Do("SENTINEL", "MASTER", masterName).AsStrMap()
+		if err != nil {
+			c.t.Fatalf("redistest: the sentinel at %s knows no master: %v", s.Addr, err)
+		}
+		epoch, err := strconv.Atoi(info["config-epoch"])
+		if err != nil {
+			c.t.Fatalf("redistest: the sentinel at %s has %q for an epoch", s.Addr, info["config-epoch"])
+		}
+		greatest = max(greatest, epoch)
+	}
+	return greatest
+}
+
 // Failover has the sentinels make another node the master and returns it. It
 // blocks until that node says role:master and all running sentinels agree. The
 // old master, if it runs, takes writes for some seconds longer, which are then

@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"context"
+	"regexp"
 	"testing"
 	"time"
 
@@ -37,11 +38,21 @@ func TestSentinelFailsOver(t *testing.T) {
 		return "127.0.0.1:" + m["port"]
 	}
 	require.Equal(t, first.Addr, port())
+	require.Zero(t, c.Epoch())
+
+	ofSentinels := func() []string {
+		return regexp.MustCompile(`(?m)^id=\d+ .* name=sentinel-\S+-pubsub`).FindAllString(first.MustDo("CLIENT", "LIST", "TYPE", "pubsub"), -1)
+	}
+	first.await("all sentinels listen to it", func() bool { return len(ofSentinels()) == 3 })
+	first.KillClients("pubsub") // of which there may be one, of the client above
+	first.KillClients("normal")
+	require.Len(t, ofSentinels(), 3)
 
 	began = time.Now()
 	second := c.Failover()
 	t.Log("failover took", time.Since(began))
 	require.NotSame(t, first, second)
+	require.Positive(t, c.Epoch())
 	require.Equal(t, "1", second.MustDo("GET", "a"))
 	require.Eventually(t, func() bool { return port() == second.Addr }, 5*time.Second, 10*time.Millisecond)
 	first.await("the old master follows", first.linkUp)
