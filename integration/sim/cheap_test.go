@@ -243,6 +243,13 @@ func TestCheapCheckers(t *testing.T) {
 			h.queued(1, 600, 605, 2, 3)
 			h.claim(1, 0, 606, 620, 2)
 		}},
+		{"nested in a hold that was broken", stale, true, func(h hand) {
+			h.queued(1, 0, 5, 1, 1)
+			h.promote(1, 10, 2)
+			h.claim(1, 0, 10, 700, 2)
+			h.queued(1, 20, 605, 2, 3)
+			h.claim(1, 600, 606, 700, 2, nested)
+		}},
 		{"an old token by an answer", stale, true, func(h hand) {
 			h.queued(1, 0, 5, 1, 3)
 			h.held(1, 10, 15, 2)

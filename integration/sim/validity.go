@@ -37,13 +37,15 @@ func overstayed(h *History) []Violation {
 }
 
 // stale: who was told to wait does not claim with a token that was out by then.
-// Only a grant by event can be, when the promotion that it tells of has expired.
+// Only a grant by event can be, when the promotion that it tells of has expired. What
+// is nested in one that was new may be taken when its client has not learned yet that
+// the hold was taken away.
 func stale(h *History) []Violation {
 	var found []Violation
 	ids := h.claimedIDs()
 	for _, c := range h.Claims {
 		l := ids[c.grantID()]
-		if l == nil || l.answered() {
+		if l == nil || l.answered() || c.Nested {
 			continue
 		}
 		for _, queued := range l.answeredQueue {
