@@ -12,7 +12,7 @@ import (
 // the store's grant until it is given back or lost. A writer's is had by one party
 // after another: while goroutines of this process wait for each other, it passes on
 // from one to the next without a call of the store. A reader's is had by several
-// parties at a time: see reading. Each has a token of its own out of the span that
+// parties at a time: see reading.go. Each has a token of its own out of the span that
 // was reserved with the grant.
 //
 // That is kept within bounds in number, by the span, and in time, so that other
