@@ -16,7 +16,7 @@ func TestJudges(t *testing.T) {
 			TTL: ttl, WaitTTL: ttl, Queue: true, Token: token, Holds: 1, Position: 1, Outcome: what}
 	}
 	release := func(worker int, id string, call, at moment) record {
-		return record{Worker: worker, Op: opRelease, Call: call * ms, Return: at * ms, Name: "a", ID: id, Outcome: done}
+		return record{Worker: worker, Op: opRelease, Call: call * ms, Return: at * ms, Name: "a", ID: id, Owner: "o" + id, Outcome: done}
 	}
 	renew := func(worker int, id string, call, at moment) record {
 		return record{Worker: worker, Op: opRenew, Call: call * ms, Return: at * ms, Name: "a", ID: id, TTL: ttl, Outcome: done}
@@ -34,7 +34,7 @@ func TestJudges(t *testing.T) {
 		return record{Worker: worker, Op: opStall, Call: from * ms, Return: to * ms}
 	}
 	sight := func(id string, at moment) record {
-		return record{Op: opSeen, Call: at * ms, Return: at*ms + 1, Name: "a", ID: id[:6], Owner: id[:6], Outcome: held}
+		return record{Op: opSeen, Call: at * ms, Return: at*ms + 1, Name: "a", ID: id[:6], Owner: "o" + id[:5], Outcome: held}
 	}
 	written := func(worker, serial, version int) record {
 		return record{Worker: worker, Op: opWrite, Call: 50 * ms, Return: 51 * ms, Name: "a", Handle: 1, Token: 5, Serial: serial, Version: version, Outcome: done}
@@ -80,6 +80,9 @@ func TestJudges(t *testing.T) {
 			acquire(1, id1, 0, 4, 10, held), release(1, id1, 5, 6), acquire(2, id2, 3, 7, 10, held)}},
 		{name: "a released hold is seen", want: "confirmed", records: []record{
 			acquire(1, id1, 0, 1, 10, held), release(1, id1, 2, 3), sight(id1, 4)}},
+		{name: "one is seen whose id begins like that of one released", records: []record{
+			acquire(1, id1, 0, 1, 10, held), release(1, id1, 2, 3),
+			{Op: opSeen, Call: 4 * ms, Return: 4*ms + 1, Name: "a", ID: id1[:6], Owner: "other!", Outcome: held}}},
 		{name: "two holders are seen", want: "both hold", records: []record{sight(id1, 4), sight(id2, 4)}},
 		{name: "two holders are seen, one after the other", records: []record{sight(id1, 4), sight(id2, 5)}},
 		{name: "claims in turn", records: []record{lock(1, 0, 1, 10), end(1, 5), lock(2, 0, 6, 11), end(2, 9)}},
