@@ -55,6 +55,36 @@ func TestHeir(t *testing.T) {
 	}
 }
 
+// Who is served goes by the owner that the store knows, from then on: his own is that
+// of the envoy, who may get something by it.
+func TestHeirGoesByTheOwnerOfTheHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := New(memory.New(), nil)
+		require.NoError(t, err)
+		m := c.Mutex("m")
+		before, err := m.LockContext(t.Context())
+		require.NoError(t, err)
+		got := make(chan *Hold, 2)
+		for range 2 {
+			go func() {
+				h, _ := m.LockContext(t.Context())
+				got <- h
+			}()
+			synctest.Wait()
+		}
+		require.NoError(t, before.Unlock())
+		first := <-got
+		require.NoError(t, first.Unlock())
+		second := <-got
+		n := second.grant.tenure
+		require.Same(t, first.grant.tenure, n)
+		assert.Equal(t, n.attempt.req.Owner, second.grant.party.id)
+		assert.Equal(t, 1, second.grant.party.attempts)
+		require.NoError(t, second.Unlock())
+		require.NoError(t, c.Close())
+	})
+}
+
 var closedChan = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
 // What was granted to an id that was asked for more than once may be a re-entry,
