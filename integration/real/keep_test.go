@@ -21,6 +21,9 @@ type kept struct {
 // returns.
 func (h *history) keep(e *evidence, j *judgement) string {
 	h.t.Helper()
+	if *keepIn != "" {
+		h.must(os.MkdirAll(*keepIn, 0o700))
+	}
 	dir, err := os.MkdirTemp(*keepIn, "dlock-history-")
 	h.must(err)
 	var text bytes.Buffer
