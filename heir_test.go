@@ -9,6 +9,25 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// oneOfTwo returns the hold of the first of two who have waited for m; the second
+// waits on.
+func oneOfTwo(t *testing.T, m *Mutex) (first *Hold, second chan *Hold) {
+	before, err := m.LockContext(t.Context())
+	require.NoError(t, err)
+	second = make(chan *Hold, 2)
+	for range 2 {
+		go func() {
+			h, _ := m.LockContext(t.Context())
+			second <- h
+		}()
+		synctest.Wait()
+	}
+	require.NoError(t, before.Unlock())
+	first = <-second
+	synctest.Wait()
+	return first, second
+}
+
 // What each condition of a tenure passing on keeps out: two parties that the
 // store takes for one, a lease that has run out unseen, a batch without end.
 func TestHeir(t *testing.T) {
@@ -25,20 +44,7 @@ func TestHeir(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c, err := New(memory.New(), nil)
 			require.NoError(t, err)
-			m := c.Mutex("m")
-			before, err := m.LockContext(t.Context())
-			require.NoError(t, err)
-			got := make(chan *Hold, 2)
-			for range 2 {
-				go func() {
-					h, _ := m.LockContext(t.Context())
-					got <- h
-				}()
-				synctest.Wait()
-			}
-			require.NoError(t, before.Unlock())
-			h := <-got
-			synctest.Wait()
+			h, got := oneOfTwo(t, c.Mutex("m"))
 
 			closing := c.closing
 			n := h.grant.tenure
@@ -61,19 +67,7 @@ func TestHeirGoesByTheOwnerOfTheHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := New(memory.New(), nil)
 		require.NoError(t, err)
-		m := c.Mutex("m")
-		before, err := m.LockContext(t.Context())
-		require.NoError(t, err)
-		got := make(chan *Hold, 2)
-		for range 2 {
-			go func() {
-				h, _ := m.LockContext(t.Context())
-				got <- h
-			}()
-			synctest.Wait()
-		}
-		require.NoError(t, before.Unlock())
-		first := <-got
+		first, got := oneOfTwo(t, c.Mutex("m"))
 		require.NoError(t, first.Unlock())
 		second := <-got
 		n := second.grant.tenure
