@@ -90,7 +90,10 @@ func (k *cleaner) take() (chore, bool) {
 		return chore{}, false
 	}
 	job := k.chores[0]
-	k.chores = k.chores[1:]
+	k.chores[0] = chore{} // so that the list does not keep what is done
+	if k.chores = k.chores[1:]; len(k.chores) == 0 {
+		k.chores = nil
+	}
 	return job, true
 }
 
