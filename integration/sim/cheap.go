@@ -27,8 +27,9 @@ func overlaps(h *History) []Violation {
 }
 
 // claimTokens: a lock that was asked for when another one had been granted has
-// the greater token, whatever failed, unless both are readers': who reads with
-// others of its client has a token of a span from before. A claim inside another has the token of the hold
+// the greater token, whatever failed, unless both are readers' and the later one was
+// not issued by the store then: who reads with others of its client has a token of a
+// span from before. A claim inside another has the token of the hold
 // that it builds on, and so may one of an owner who acts in several places. A hold
 // that is gone, and whose client does not know it, may have been passed on there.
 func claimTokens(h *History) []Violation {
@@ -39,7 +40,7 @@ func claimTokens(h *History) []Violation {
 			continue
 		}
 		for _, c := range h.Claims {
-			if c.Name == later.Name && c.Owner != later.Owner && !(c.Shared && later.Shared) && c.From < later.Called && c.Token >= later.Token {
+			if c.Name == later.Name && c.Owner != later.Owner && !(c.Shared && later.Shared && !told[issue{later.Name, later.Token}]) && c.From < later.Called && c.Token >= later.Token {
 				if !told[issue{later.Name, later.Token}] && (h.Plan.has(WildClock) || h.revoked(later.Name, later.Token, c.Token)) {
 					continue
 				}

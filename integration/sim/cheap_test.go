@@ -62,6 +62,12 @@ func TestCheapCheckers(t *testing.T) {
 		{"token falls", claimTokens, false, func(h hand) { h.claim(1, 0, 1, 5, 7); h.claim(2, 2, 10, 20, 6) }},
 		{"token stays", claimTokens, false, func(h hand) { h.claim(1, 0, 1, 5, 7); h.claim(2, 2, 10, 20, 7) }},
 		{"token falls between calls at once", claimTokens, true, func(h hand) { h.claim(1, 0, 3, 5, 7, reader); h.claim(2, 2, 10, 20, 6, reader) }},
+		{"a reader's token is of a span from before", claimTokens, true, func(h hand) { h.claim(1, 0, 1, 5, 7, reader); h.claim(2, 2, 10, 20, 6, reader) }},
+		{"a reader's token that the store issues falls", claimTokens, false, func(h hand) {
+			h.claim(1, 0, 1, 5, 7, reader)
+			h.held(2, 2, 9, 6, owner(2), shared)
+			h.claim(2, 2, 10, 20, 6, reader)
+		}},
 		{"token of the outer hold", claimTokens, true, func(h hand) {
 			h.claim(1, 0, 1, 20, 1, reader)
 			h.claim(2, 2, 3, 20, 2, reader)
