@@ -27,26 +27,37 @@ func overlaps(h *History) []Violation {
 }
 
 // claimTokens: a lock that was asked for when another one had been granted has
-// the greater token, whatever failed, unless both are readers' and the later one was
-// not issued by the store then: who reads with others of its client has a token of a
-// span from before. A claim inside another has the token of the hold
+// the greater token, whatever failed. A claim inside another has the token of the hold
 // that it builds on, and so may one of an owner who acts in several places. A hold
 // that is gone, and whose client does not know it, may have been passed on there.
+//
+// Who reads with others of his client goes by what one of them asked for, perhaps
+// before he came. So a reader's token is greater than those of the readers who had
+// theirs when the store was asked for it; one that is of a span is in no order.
 func claimTokens(h *History) []Violation {
 	var found []Violation
-	told := h.issues()
+	asked := h.issues()
 	for _, later := range h.Claims {
 		if later.Nested || !later.Private {
 			continue
 		}
+		request, issued := asked[issue{later.Name, later.Token}]
 		for _, c := range h.Claims {
-			if c.Name == later.Name && c.Owner != later.Owner && !(c.Shared && later.Shared && !told[issue{later.Name, later.Token}]) && c.From < later.Called && c.Token >= later.Token {
-				if !told[issue{later.Name, later.Token}] && (h.Plan.has(WildClock) || h.revoked(later.Name, later.Token, c.Token)) {
+			since := later.Called
+			if c.Shared && later.Shared {
+				if !issued {
 					continue
 				}
-				found = append(found, violation("token order", "%q: token %d returned at %v, and token %d was asked for at %v",
-					c.Name, c.Token, c.From.time(), later.Token, later.Called.time()))
+				since = request
 			}
+			if c.Name != later.Name || c.Owner == later.Owner || c.From >= since || c.Token < later.Token {
+				continue
+			}
+			if !issued && (h.Plan.has(WildClock) || h.revoked(later.Name, later.Token, c.Token)) {
+				continue
+			}
+			found = append(found, violation("token order", "%q: token %d returned at %v, and token %d was asked for at %v",
+				c.Name, c.Token, c.From.time(), later.Token, since.time()))
 		}
 	}
 	return found
@@ -314,29 +325,42 @@ type issue struct {
 	token uint64
 }
 
-// issues returns the tokens that the store told. Others were passed on within a client.
-func (h *History) issues() map[issue]bool {
-	told := make(map[issue]bool)
+// issues returns the tokens that the store told, each with when it was first asked for
+// what it gave that token. Others were passed on within a client.
+func (h *History) issues() map[issue]Moment {
+	sent := make(map[int]Moment)
+	for _, c := range h.Calls {
+		if first, ok := sent[c.ID]; !ok || c.Sent < first {
+			sent[c.ID] = c.Sent
+		}
+	}
+	asked := make(map[issue]Moment)
+	tell := func(c *Call, token uint64) {
+		g := issue{c.Name, token}
+		if first, ok := asked[g]; !ok || sent[c.ID] < first {
+			asked[g] = sent[c.ID]
+		}
+	}
 	for _, c := range h.Calls {
 		if c.Outcome == Held {
-			told[issue{c.Name, c.Token}] = true
+			tell(c, c.Token)
 		}
 	}
 	ids := h.byID()
 	for _, p := range h.Promotions {
 		if c := ids[p.ID]; c != nil {
-			told[issue{c.Name, p.Token}] = true
+			tell(c, p.Token)
 		}
 	}
-	return told
+	return asked
 }
 
 // localHandOvers counts how often a lock passed on within a client.
 func (h *History) localHandOvers() int {
-	told := h.issues()
+	asked := h.issues()
 	n := 0
 	for _, c := range h.Claims {
-		if !c.Nested && !told[issue{c.Name, c.Token}] {
+		if _, issued := asked[issue{c.Name, c.Token}]; !c.Nested && !issued {
 			n++
 		}
 	}

@@ -66,6 +66,23 @@ func TestCheapCheckers(t *testing.T) {
 		{"a reader's token that the store issues falls", claimTokens, false, func(h hand) {
 			h.claim(1, 0, 1, 5, 7, reader)
 			h.held(2, 2, 9, 6, owner(2), shared)
+			h.claim(2, 6, 10, 20, 6, reader)
+		}},
+		{"a reader's token that the store was asked for by another, before he came", claimTokens, true, func(h hand) {
+			h.held(2, 2, 9, 6, owner(2), shared)
+			h.claim(1, 0, 4, 5, 7, reader)
+			h.claim(2, 6, 10, 20, 6, reader)
+		}},
+		{"a reader's token, asked for again when another had his", claimTokens, true, func(h hand) {
+			h.queued(2, 2, 3, 1, 5, shared)
+			h.claim(1, 0, 4, 5, 7, reader)
+			h.held(2, 8, 9, 6, shared)
+			h.claim(2, 6, 10, 20, 6, reader)
+		}},
+		{"a reader's token that was pushed falls", claimTokens, false, func(h hand) {
+			h.claim(1, 0, 1, 5, 7, reader)
+			h.queued(2, 2, 3, 1, 5, shared)
+			h.promote(2, 9, 6)
 			h.claim(2, 2, 10, 20, 6, reader)
 		}},
 		{"token of the outer hold", claimTokens, true, func(h hand) {
