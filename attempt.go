@@ -26,7 +26,7 @@ type attempt struct {
 	present  bool          // some request was queued or granted
 	told     uint64        // last token told by a confirmed answer
 	base     time.Time     // sending of the last confirmed request; before any, of the first
-	pushed   uint64        // token of an event, until it is looked at
+	pushed   store.Event   // the latest one with a token, until it is looked at
 	hinted   bool          // anything may have changed, likewise
 	cleared  chan struct{} // closed when it was left and nothing is at the store; nil if nobody waits for that
 
@@ -168,9 +168,11 @@ func (a *attempt) ref() store.Ref {
 }
 
 // push notes an event with this attempt's id.
-func (a *attempt) push(token uint64) {
+func (a *attempt) push(e store.Event) {
 	a.mu.Lock()
-	a.pushed = max(a.pushed, token)
+	if e.Token > a.pushed.Token {
+		a.pushed = e
+	}
 	a.mu.Unlock()
 	a.nudge()
 }
@@ -187,7 +189,7 @@ func (a *attempt) hint() {
 func (a *attempt) resume() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.pushed != 0 || a.hinted {
+	if a.pushed.Token != 0 || a.hinted {
 		a.nudge()
 	}
 }
@@ -203,6 +205,7 @@ func (a *attempt) nudge() {
 // award is a grant that may be used until deadline.
 type award struct {
 	token    uint64
+	short    int // see store.Grant
 	deadline time.Time
 	pushed   bool // by an event: the lease is the short one until it is renewed
 }
@@ -217,7 +220,7 @@ func (a *attempt) valid(lease time.Duration) time.Duration {
 
 // byReply judges a grant that came as a reply.
 func (a *attempt) byReply(r reply) (award, error) {
-	w := award{token: r.grant.Token, deadline: r.sent.Add(a.valid(r.grant.TTL))}
+	w := award{token: r.grant.Token, short: r.grant.Short, deadline: r.sent.Add(a.valid(r.grant.TTL))}
 	if !time.Now().Before(w.deadline) {
 		return award{}, errLate
 	}
@@ -238,11 +241,11 @@ func (a *attempt) byReply(r reply) (award, error) {
 func (a *attempt) byEvent() (w award, ok, hint bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	token := a.pushed
-	a.pushed, a.hinted = 0, false
-	w = award{token, a.base.Add(a.valid(a.terms.waitTTL)), true}
+	e := a.pushed
+	a.pushed, a.hinted = store.Event{}, false
+	w = award{e.Token, e.Short, a.base.Add(a.valid(a.terms.waitTTL)), true}
 	switch {
-	case token == 0 || token <= a.told:
+	case e.Token <= a.told:
 		return award{}, false, false
 	case a.terms.fixed || time.Until(w.deadline) < a.valid(a.terms.waitTTL)/3:
 		return award{}, false, true

@@ -20,10 +20,10 @@ func TestResume(t *testing.T) {
 		want int
 	}{
 		"served only":      {(*attempt).nudge, 0},
-		"granted":          {func(a *attempt) { a.push(1) }, 1},
+		"granted":          {func(a *attempt) { a.push(store.Event{Token: 1}) }, 1},
 		"store came again": {(*attempt).hint, 1},
 		"looked at": {func(a *attempt) {
-			a.push(1)
+			a.push(store.Event{Token: 1})
 			a.byEvent()
 		}, 0},
 	} {

@@ -362,3 +362,42 @@ func TestLocalHandoverWaitsForTheOwnersRequests(t *testing.T) {
 		wantFree(t, s, "m")
 	})
 }
+
+// scant reserves three tokens at most, and says so; to a single one it adds nonsense.
+type scant struct{ store.Store }
+
+func (s scant) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
+	asked := req.Tokens
+	req.Tokens = min(asked, 3)
+	g, err := s.Store.Acquire(ctx, req)
+	if g.Short = asked - req.Tokens; asked == 1 {
+		g.Short = []int{-5, 5}[g.Token%2]
+	}
+	return g, err
+}
+
+func (s scant) Listen(sink func(store.Event)) (stop func()) {
+	return s.Store.Listen(func(e store.Event) {
+		e.Short = 30 // of the 33 that are asked for, or of one
+		sink(e)
+	})
+}
+
+// A store may reserve fewer tokens than were asked for. Those it has not are not given
+// to anyone here.
+func TestLocalHandoverGoesByWhatIsReserved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New()
+		here, far := open(t, scant{s}, nil), open(t, scant{s.Peer()}, nil)
+		var ts turns
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() { ts.take(t, "here", here.Mutex("m"), 60, 10*time.Microsecond) })
+			wg.Go(func() { ts.take(t, "far", far.Mutex("m"), 60, 10*time.Microsecond) })
+		}
+		wg.Wait()
+		wantRising(t, ts.tokens)
+		assert.LessOrEqual(t, ts.longest("far"), 2*3)
+		assert.GreaterOrEqual(t, ts.longest("far"), 3)
+	})
+}

@@ -48,7 +48,7 @@ func (p *pushes) deliver(e store.Event) {
 		sh.mu.Lock()
 		defer sh.mu.Unlock()
 		if a := sh.waiting[e.ID]; a != nil {
-			a.push(e.Token)
+			a.push(e)
 		}
 		return
 	}

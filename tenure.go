@@ -48,7 +48,8 @@ const (
 
 // newTenure arms the lease of what at was granted.
 func newTenure(sh *shard, at *attempt, won award) *tenure {
-	n := &tenure{client: at.client, shard: sh, attempt: at, issued: won.token, token: won.token, spare: at.req.Tokens - 1}
+	n := &tenure{client: at.client, shard: sh, attempt: at, issued: won.token, token: won.token}
+	n.spare = max(at.req.Tokens-1-max(won.short, 0), 0)
 	n.grants = n.sole[:0]
 	n.lease.Value = n
 	t := watchdog.Terms{Deadline: won.deadline, Urgent: won.pushed}

@@ -118,7 +118,7 @@ func TestFault58PauseJustBeforeReturn(t *testing.T) {
 			at.req.Owner = a.party.id
 			g, err := s.Acquire(t.Context(), at.req)
 			require.NoError(t, err)
-			won := award{g.Token, time.Now().Add(time.Second), pushed}
+			won := award{g.Token, g.Short, time.Now().Add(time.Second), pushed}
 			time.Sleep(time.Second)
 			h, err := a.install(at, won)
 			assert.Nil(t, h)

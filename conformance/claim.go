@@ -77,6 +77,14 @@ func (c *claim) hold() store.Grant {
 	return g
 }
 
+// behind is the first token behind those that are reserved with the hold.
+func (c *claim) behind() uint64 {
+	if c.grant.Short < 0 || c.grant.Short >= c.req.Tokens {
+		c.wrong("short=0 to %d", c.req.Tokens-1)
+	}
+	return c.grant.Token + uint64(c.req.Tokens-c.grant.Short)
+}
+
 // queue asks with Queue and wants a place.
 func (c *claim) queue() store.Grant {
 	c.req.Queue = true

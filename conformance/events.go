@@ -20,7 +20,7 @@ func (h *harness) listen(s store.Store, also func(store.Event)) (stop func()) {
 			if e == (store.Event{}) {
 				return "Event{}"
 			}
-			return fmt.Sprintf("Event{id=%s token=%d}", store.Short(e.ID), e.Token)
+			return fmt.Sprintf("Event{id=%s token=%d short=%d}", store.Short(e.ID), e.Token, e.Short)
 		}})
 		h.events = append(h.events, heard{e, s, at})
 		close(h.changed)

@@ -148,6 +148,12 @@ func (m *model) held(l *modelLock, e *modelEntry) store.Grant {
 		g.Holds = len(l.holds)
 	case "Grant.TTL is what was asked for":
 		g.TTL = e.TTL + time.Second
+	case "grants tell of more tokens than are reserved":
+		g.Short = max(0, e.Tokens/2-1)
+	case "events tell of more tokens than are reserved":
+		g.Short = e.Tokens - 1
+	case "grants tell of less than one token":
+		g.Short = e.Tokens
 	}
 	return g
 }

@@ -34,6 +34,9 @@ func (m *model) expire(l *modelLock) {
 // issue reserves tokens for e.
 func (m *model) issue(e *modelEntry, promoted bool) uint64 {
 	n := uint64(e.Tokens)
+	if m.is("grants tell of more tokens than are reserved") || m.is("events tell of more tokens than are reserved") {
+		n = uint64(max(1, e.Tokens/2))
+	}
 	if m.is("spans are ignored") || m.is("spans of promoted holds are ignored") && promoted {
 		n = 1
 	}
@@ -157,6 +160,8 @@ func (m *model) tell(l *modelLock, e *modelEntry) {
 	switch m.bug {
 	case "no events":
 		return
+	case "events tell of more tokens than are reserved":
+		event.event.Short = max(0, e.Tokens/2-1)
 	case "events carry the last of the span":
 		event.event.Token += uint64(e.Tokens) - 1
 	case "events are sent twice":

@@ -1,10 +1,14 @@
 package conformance
 
-import "github.com/dlock-go/dlock/store"
+import (
+	"fmt"
+
+	"github.com/dlock-go/dlock/store"
+)
 
 const (
 	saysToken = "A new token is greater than every token of that name before it."
-	saysSpan  = "Tokens: how many consecutive tokens a new token reserves; Grant.Token is the first"
+	saysSpan  = "Tokens: how many consecutive tokens a new token reserves, Grant.Short apart; Grant.Token is the first"
 )
 
 // spanned is how many tokens the cases about spans reserve.
@@ -84,17 +88,18 @@ var tokenCases = []testCase{
 		says: saysSpan,
 		run: func(h *harness) {
 			a := h.exclusive("A").span(spanned)
-			token := a.hold().Token
+			a.hold()
 			a.release()
-			h.exclusive("B").wantToken(token + spanned)
+			h.exclusive("B").wantToken(a.behind())
 		},
 	},
 	{
 		name: "span of a shared hold",
 		says: saysSpan,
 		run: func(h *harness) {
-			token := h.shared("A").span(spanned).hold().Token
-			h.shared("B").wantToken(token + spanned)
+			a := h.shared("A").span(spanned)
+			a.hold()
+			h.shared("B").wantToken(a.behind())
 		},
 	},
 	{
@@ -105,9 +110,28 @@ var tokenCases = []testCase{
 			a.hold()
 			w.queue()
 			a.release()
-			token := w.hold().Token
+			w.hold()
 			w.release()
-			h.exclusive("B").wantToken(token + spanned)
+			h.exclusive("B").wantToken(w.behind())
+		},
+	},
+	{
+		name: "span that an event tells of",
+		says: "Event: with that token, and so many of the Tokens that were asked for missing", needs: fair,
+		run: func(h *harness) {
+			a, w := h.exclusive("A"), h.exclusive("W").span(spanned)
+			a.hold()
+			w.queue()
+			a.release()
+			e, ok := h.await(w.req.ID, 0, h.patience())
+			if !ok {
+				return
+			}
+			if e.Short < 0 || e.Short >= spanned {
+				h.fail("(an event)", fmt.Sprintf("Short=%d", e.Short), "Short is 0 to Tokens-1")
+			}
+			w.release()
+			h.exclusive("B").wantToken(e.Token + uint64(spanned-e.Short))
 		},
 	},
 	{
@@ -116,20 +140,20 @@ var tokenCases = []testCase{
 		run: func(h *harness) {
 			read, up := h.shared("A"), h.exclusive("A").span(spanned)
 			read.hold()
-			token := up.hold().Token
+			up.hold()
 			up.release()
 			read.release()
-			h.exclusive("B").wantToken(token + spanned)
+			h.exclusive("B").wantToken(up.behind())
 		},
 	},
 	{
 		name: "span counts as issued",
 		says: "Queued: the last token issued for this name so far", needs: fair,
 		run: func(h *harness) {
-			token := h.exclusive("A").span(spanned).hold().Token
-			w := h.exclusive("W")
-			if w.queue().Token < token+spanned-1 {
-				w.wrong("a token not less than %d, the last of the holder's span", token+spanned-1)
+			a, w := h.exclusive("A").span(spanned), h.exclusive("W")
+			a.hold()
+			if w.queue().Token < a.behind()-1 {
+				w.wrong("a token not less than %d, the last of the holder's span", a.behind()-1)
 			}
 		},
 	},

@@ -111,7 +111,7 @@ func describeGrant(g store.Grant, err error) string {
 	case err != nil:
 		return describeError(err)
 	case g.Held:
-		return fmt.Sprintf("held: token=%d TTL=%v holds=%d", g.Token, g.TTL, g.Holds)
+		return fmt.Sprintf("held: token=%d short=%d TTL=%v holds=%d", g.Token, g.Short, g.TTL, g.Holds)
 	default:
 		return fmt.Sprintf("queued: position=%d token=%d retry=%v", g.Position, g.Token, g.Retry)
 	}

@@ -260,7 +260,7 @@ type Request struct {
 
 	Queue  bool   // take a place if it cannot be granted now
 	Fixed  bool   // the hold reaches its TTL once and is not renewed after that
-	Tokens int    // how many consecutive tokens a new token reserves; Grant.Token is the first
+	Tokens int    // how many consecutive tokens a new token reserves, Grant.Short apart; Grant.Token is the first
 	Label  string // shown by Inspect: host and process, by default
 }
 
@@ -278,6 +278,7 @@ type Ref struct {
 type Grant struct {
 	Held  bool   // true: the request is a hold. false: it has a place in the queue
 	Token uint64 // held: its fencing token. Queued: the last token issued for this name so far, by a counter that may serve other names too
+	Short int    // held: how many of the Tokens asked for were not reserved with it, or may not have been; 0 to Tokens-1, most stores say 0
 
 	// TTL is how much of a hold's lease certainly remains, counted from the
 	// moment before the request was sent. It may be less than asked for.
@@ -299,6 +300,7 @@ type Grant struct {
 type Event struct {
 	ID    string
 	Token uint64
+	Short int // of the Tokens that were asked for; see Grant
 }
 
 // State is what Inspect reports of one name.

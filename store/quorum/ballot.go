@@ -98,14 +98,20 @@ func (b *ballot) agreed() (uint64, bool) {
 }
 
 // candidate is the token to begin with: the one that a majority has given, or that
-// the id had before, or that of the owner's other hold, or the greatest.
+// the id had before, or that of the owner's other hold, or the greatest. One that
+// comes without its span is passed over for the one behind that: to make it the
+// hold's reserves all.
 func (b *ballot) candidate() uint64 {
 	if token, ok := b.agreed(); ok {
 		return token
 	}
 	var greatest, reentry uint64
 	for _, v := range b.votes {
-		greatest = max(greatest, v.grant.Token)
+		token := v.grant.Token
+		if v.grant.Short > 0 {
+			token += uint64(b.req.Tokens)
+		}
+		greatest = max(greatest, token)
 		if v.grant.Token == b.token {
 			return b.token
 		}

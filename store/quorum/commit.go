@@ -76,7 +76,9 @@ func (c *consent) round(ctx context.Context, token uint64) (sure []vote, next ui
 			return
 		}
 		v := asked[a.node]
-		v.grant.Token = a.value
+		if a.value != v.grant.Token {
+			v.grant.Token, v.grant.Short = a.value, 0
+		}
 		c.votes = append(c.votes, v)
 		if a.value == token {
 			sure = append(sure, v)
@@ -135,10 +137,14 @@ func (b *ballot) lease() time.Duration { return nth(b.votes, b.s.need, vote.ttl)
 
 func (v vote) ttl() time.Duration { return v.grant.TTL }
 func (v vote) holds() int         { return v.grant.Holds }
+func (v vote) reserved() int      { return -v.grant.Short } // that much fewer than asked for
 
 // grant is what a majority of the nodes says of the hold.
 func (b *ballot) grant(sure []vote, token uint64) store.Grant {
-	return store.Grant{Held: true, Token: token, TTL: nth(sure, b.s.need, vote.ttl), Holds: nth(sure, b.s.need, vote.holds)}
+	return store.Grant{
+		Held: true, Token: token, Short: -nth(sure, b.s.need, vote.reserved),
+		TTL: nth(sure, b.s.need, vote.ttl), Holds: nth(sure, b.s.need, vote.holds),
+	}
 }
 
 // nth is the n-th greatest of what the votes have: that much, so many of them have.

@@ -197,19 +197,22 @@ func (s *Store) ask(ctx context.Context, req store.Request, keys, args []string)
 // grant reads the reply of the acquire script.
 func grant(reply rueidis.RedisMessage, req store.Request) (store.Grant, error) {
 	if reply.IsString() { // a name that was free
-		token, err := reply.AsUint64()
-		if err != nil {
+		text, err := reply.ToString()
+		token, short, ok := parseSpan(text)
+		if err != nil || !ok {
 			return store.Grant{}, unexpected("acquire", err)
 		}
-		return store.Grant{Held: true, Token: token, TTL: req.TTL, Holds: 1}, nil
+		return store.Grant{Held: true, Token: token, Short: short, TTL: req.TTL, Holds: 1}, nil
 	}
 	n, err := reply.AsIntSlice()
 	if err != nil || len(n) == 0 {
 		return store.Grant{}, unexpected("acquire", err)
 	}
 	switch {
-	case n[0] == 1 && len(n) == 4:
-		return store.Grant{Held: true, Token: uint64(n[1]), TTL: time.Duration(n[2]) * time.Millisecond, Holds: int(n[3])}, nil
+	case n[0] == 1 && len(n) == 5:
+		return store.Grant{
+			Held: true, Token: uint64(n[1]), Short: int(n[2]), TTL: time.Duration(n[3]) * time.Millisecond, Holds: int(n[4]),
+		}, nil
 	case n[0] == 0 && len(n) == 4:
 		return store.Grant{Token: uint64(n[1]), Position: int(n[2]), Retry: time.Duration(n[3]) * time.Millisecond}, nil
 	case n[0] == -1 && len(n) == 2:
@@ -220,6 +223,17 @@ func grant(reply rueidis.RedisMessage, req store.Request) (store.Grant, error) {
 		return store.Grant{}, store.ErrLost
 	}
 	return store.Grant{}, unexpected("acquire", nil)
+}
+
+// parseSpan reads what the scripts say of a new token: the token and, unless it is
+// 0, how many tokens fewer than asked for are reserved.
+func parseSpan(text string) (token uint64, short int, ok bool) {
+	first, missing, several := strings.Cut(text, " ")
+	token, err := strconv.ParseUint(first, 10, 64)
+	if err == nil && several {
+		short, err = strconv.Atoi(missing)
+	}
+	return token, short, err == nil && token > 0 && short >= 0
 }
 
 // Release implements [store.Store]. It takes one round trip, blocks as Acquire

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -199,16 +198,13 @@ func (w *wakeups) close() {
 	w.done.Wait()
 }
 
-// parseEvent reads a message of the scripts: id, space, token. Anything else on
-// the channel is not from them.
+// parseEvent reads a message of the scripts: id, space, and what parseSpan reads.
+// Anything else on the channel is not from them.
 func parseEvent(text string) (store.Event, bool) {
-	id, number, ok := strings.Cut(text, " ")
+	id, span, _ := strings.Cut(text, " ")
+	token, short, ok := parseSpan(span)
 	if !ok || len(id) != 32 {
 		return store.Event{}, false
 	}
-	token, err := strconv.ParseUint(number, 10, 64)
-	if err != nil || token == 0 {
-		return store.Event{}, false
-	}
-	return store.Event{ID: id, Token: token}, true
+	return store.Event{ID: id, Token: token, Short: short}, true
 }

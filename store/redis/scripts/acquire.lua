@@ -4,12 +4,15 @@
 -- ARGV  1 id, 2 owner, 3 mode (x exclusive, s shared), 4 TTL in ms, 5 number of tokens to reserve,
 --       6 label, 7 where to wait: WaitTTL in ms, space, wake-up channel; empty: nowhere
 --
--- Returns token                                               held; the name was free
---         {1, token, lease left in ms, holds of this owner}   held
---         {0, last token, position, retry in ms}              queued
---         {-1, retry in ms}                                   held by others, and nowhere to wait
---         {-2}                                                upgrade refused
---         {-3}                                                the id is buried
+-- Returns token                                                     held; the name was free
+--         {1, token, short, lease left in ms, holds of this owner}  held
+--         {0, last token, position, retry in ms}                    queued
+--         {-1, retry in ms}                                         held by others, and nowhere to wait
+--         {-2}                                                      upgrade refused
+--         {-3}                                                      the id is buried
+--
+-- Short is how many tokens fewer than asked for are reserved, or may be. The name was free: it stands
+-- behind the token and a space, unless it is 0.
 --
 -- A free name costs 5 calls: EXISTS, TIME, SET, HSET, PEXPIRE.
 
@@ -18,11 +21,11 @@ local call = redis.call
 -- include token.lua
 
 if call('EXISTS', KEYS[2]) == 0 then
-  local token = take(call('TIME'), ARGV[5])
+  local token, short = take(call('TIME'), ARGV[5])
   call('HSET', KEYS[2], 'o:' .. ARGV[2], '1',
     'i:' .. ARGV[1], ARGV[3] .. ' ' .. ARGV[2] .. ' ' .. token .. ' 1 ' .. ARGV[6])
   call('PEXPIRE', KEYS[2], ARGV[4])
-  return token
+  return short == 0 and token or token .. ' ' .. short
 end
 
 -- include model.lua
@@ -38,7 +41,8 @@ end
 open(2)
 settle()
 
-local function held()
+-- held answers with the hold that there is now, and with how many tokens were reserved for it just now.
+local function held(reserved)
   local left = deadline_of(id) - now
   local count = holds_of(owner)
   if count < 1 then
@@ -46,7 +50,7 @@ local function held()
   end
   local token = tonumber(hold(id).token)
   close()
-  return {1, token, left, count}
+  return {1, token, tokens - reserved, left, count}
 end
 
 if buried(id) then
@@ -61,14 +65,14 @@ if deadline then
     redis.call('ZADD', order, now + ttl, 'h:' .. id)
     changed = true
   end
-  return held()
+  return held(1)
 end
 
 -- Rules 2 and 3: granted now.
-local token = grantable(id, owner, mode, tokens)
+local token, reserved = grantable(id, owner, mode, tokens)
 if token then
   grant(id, owner, mode, token, now + ttl, label)
-  return held()
+  return held(reserved)
 end
 if holds_of(owner) > 0 then
   if waits(id) then

@@ -37,7 +37,7 @@ local function hand_over(id, owner)
     return false -- others may have to be granted with it
   end
 
-  local token = take(time, tokens)
+  local token, short = take(time, tokens)
   local record = mode .. ' ' .. next_owner .. ' ' .. token .. ' '
   if alone then
     call('DEL', lock, order)
@@ -53,6 +53,6 @@ local function hand_over(id, owner)
     call('PEXPIREAT', lock, deadline, 'GT')
     call('PEXPIREAT', order, deadline, 'GT')
   end
-  redis.pcall('SPUBLISH', channel, head .. ' ' .. token)
+  redis.pcall('SPUBLISH', channel, head .. ' ' .. token .. ' ' .. short)
   return true
 end

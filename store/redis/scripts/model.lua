@@ -215,14 +215,16 @@ local function close()
   wakes = {}
 end
 
--- issue reserves consecutive tokens and returns the first, or nil if there are none left.
+-- issue reserves consecutive tokens, as many as asked for if so many are left behind the clock, and
+-- returns the first and their number, or nil if there is none. See token.lua.
 local function issue(tokens)
   local first = math.max(last + 1, micros)
   if first > most - tokens then
     return nil
   end
-  last, issued = first + tokens - 1, true
-  return first
+  local reserved = last > 0 and math.max(math.min(micros - last, tokens), 1) or 1
+  last, issued = first, true
+  return first - reserved + 1, reserved
 end
 
 -- drop removes a hold.
@@ -287,11 +289,11 @@ local function reentry(owner, mode)
 end
 
 -- grantable decides rules 2 and 3 for a request that is no hold yet: the token to grant it with,
--- a new one if it needs one, or nil.
+-- a new one if it needs one, and how many are reserved, or nil.
 local function grantable(id, owner, mode, tokens)
   local token = reentry(owner, mode)
   if token then
-    return token
+    return token, 1
   end
   local own = holds_of(owner)
   if holds > own and (mode == 'x' or exclusive > 0) then
@@ -312,8 +314,8 @@ local grant
 
 -- grant_waiting grants a request whose client is not asking just now: it has its WaitTTL to show
 -- that it is there, and is told by an event.
-local function grant_waiting(id, w, token)
-  wakes[#wakes + 1] = {channel = w.channel, message = string.format('%s %.0f', id, token)}
+local function grant_waiting(id, w, token, reserved)
+  wakes[#wakes + 1] = {channel = w.channel, message = string.format('%s %.0f %d', id, token, w.tokens - reserved)}
   leave(id)
   grant(id, w.owner, w.mode, token, now + w.ms, w.label)
 end
@@ -336,9 +338,9 @@ function grant(id, owner, mode, token, deadline, label)
   for other in string.gmatch(redis.call('HGET', lock, 'w:' .. owner) or '', '%x+') do
     if waits(other) then
       local w = waiter(other)
-      local granted = grantable(other, owner, w.mode, w.tokens)
+      local granted, reserved = grantable(other, owner, w.mode, w.tokens)
       if granted then
-        grant_waiting(other, w, granted)
+        grant_waiting(other, w, granted, reserved)
       end
     end
   end
@@ -349,11 +351,14 @@ local function promote()
   while true do
     local id = head()
     local w = id and waiter(id)
-    local token = w and grantable(id, w.owner, w.mode, w.tokens)
+    if not w then
+      return
+    end
+    local token, reserved = grantable(id, w.owner, w.mode, w.tokens)
     if not token then
       return
     end
-    grant_waiting(id, w, token)
+    grant_waiting(id, w, token, reserved)
   end
 end
 

@@ -25,7 +25,7 @@ if token <= tonumber(h.token) then
   return tonumber(h.token)
 end
 if h.mode == 's' and token <= last then
-  token = issue(tokens) or most
+  token = math.max(last + 1, micros)
 end
 if token > most - tokens then
   foreign('the token counter')
