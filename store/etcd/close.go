@@ -44,6 +44,9 @@ func (s *Store) Close() error {
 		s.stop()
 		s.sinks.Close()
 		s.tasks.wait()
+		if s.mortal {
+			s.watcher.Close()
+		}
 		s.leases.revokeUnused()
 		if s.owned {
 			s.client.Close()

@@ -50,6 +50,9 @@ type Store struct {
 	keys   layout
 	minTTL time.Duration
 
+	watcher clientv3.Watcher
+	mortal  bool // its watches end with their connection
+
 	leases leases
 	claims claims
 	rooms  rooms
@@ -74,7 +77,8 @@ var (
 // New returns a handle that uses a client the caller has. Nil opts means
 // defaults. It asks the server for its shortest lease, which takes up to three
 // seconds, and fails if there is no answer. The client stays the caller's: close
-// it after the store, not before.
+// it after the store, not before. If its Watcher is not that of etcd's client, but
+// one for a namespace, say, each wake-up takes a read more.
 func New(c *clientv3.Client, opts *Options) (*Store, error) {
 	if c == nil {
 		return nil, errors.New("etcd: the client is nil")
@@ -101,6 +105,7 @@ func newStore(ctx context.Context, c *clientv3.Client, opts *Options) (*Store, e
 	}
 	s := &Store{client: c, keys: layout{o.Prefix}, minTTL: minTTL, sinks: sinks.New()}
 	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.watcher, s.mortal = watcherOf(c)
 	s.leases = leases{s: s, m: make(map[leaseKind]*shared)}
 	s.claims = claims{s: s, m: make(map[string]*claim), of: make(map[party]int), wake: make(chan struct{}, 1)}
 	s.rooms = rooms{s: s, m: make(map[string]*room)}

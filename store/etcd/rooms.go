@@ -46,6 +46,7 @@ type room struct {
 	empty   time.Time         // since when nobody waits
 	view    *view             // the latest known; nil while the watch is not open
 	behind  int64             // the view is older than this revision, which is known of already
+	watched int               // how many watches have ended
 }
 
 // enter makes a claim wait for its grant.
@@ -101,9 +102,7 @@ func (r *room) watch() {
 		ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(s.ctx))
 		opened := r.follow(ctx)
 		cancel()
-		r.rs.mu.Lock()
-		r.view = nil
-		r.rs.mu.Unlock()
+		r.forget()
 		if s.ctx.Err() != nil || r.close() {
 			return
 		}
@@ -117,11 +116,18 @@ func (r *room) watch() {
 	}
 }
 
+// forget ends what a watch has told, for the next one may be of other data.
+func (r *room) forget() {
+	r.rs.mu.Lock()
+	defer r.rs.mu.Unlock()
+	r.view, r.behind, r.watched = nil, 0, r.watched+1
+}
+
 // follow opens a watch and follows it until it ends: by the server, which may
 // have compacted, lost its leader or gone away, or because nobody waits.
 func (r *room) follow(ctx context.Context) (opened bool) {
 	s := r.rs.s
-	events := s.client.Watch(ctx, r.dir, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
+	events := s.watcher.Watch(ctx, r.dir, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
 	tick := time.NewTicker(linger)
 	defer tick.Stop()
 	for {
@@ -136,6 +142,10 @@ func (r *room) follow(ctx context.Context) (opened bool) {
 					return opened
 				}
 				opened = true
+			case !s.mortal:
+				if err := r.read(ctx); err != nil {
+					return opened
+				}
 			default:
 				if err := r.apply(e); err != nil {
 					return opened
@@ -214,7 +224,14 @@ func (r *room) look() {
 		return
 	}
 	r.busy = true
-	r.rs.s.tasks.Go(func() { r.grant(view) })
+	at := knowledge{r, r.watched}
+	r.rs.s.tasks.Go(func() { r.grant(view, at) })
+}
+
+// knowledge is what a room knows by one watch.
+type knowledge struct {
+	r       *room
+	watched int
 }
 
 // news is that a claim has become a hold.
@@ -237,7 +254,7 @@ func (r *room) pass(v *view) (all []news) {
 
 // grant carries out what v says is to be granted, if that is still so. A hold
 // lasts WaitTTL from its grant, so the leases are renewed at the same time.
-func (r *room) grant(v *view) {
+func (r *room) grant(v *view, at knowledge) {
 	s := r.rs.s
 	pause := firstRegrant
 	for {
@@ -248,7 +265,7 @@ func (r *room) grant(v *view) {
 			r.rs.mu.Lock()
 			r.busy = false
 			r.rs.mu.Unlock()
-			r.rs.granted(ctx, r.dir, next, kept)
+			r.rs.granted(ctx, r.dir, at, next, kept)
 			cancel()
 			return
 		}
@@ -260,18 +277,20 @@ func (r *room) grant(v *view) {
 	}
 }
 
-// granted takes over what there is after a transaction of this handle, and tells
-// who has got something by it.
-func (rs *rooms) granted(ctx context.Context, dir string, v *view, kept <-chan bool) {
+// granted takes over what there is after a transaction of this handle, if it was
+// decided on by the watch that there is now, and tells who has got something by it.
+func (rs *rooms) granted(ctx context.Context, dir string, at knowledge, v *view, kept <-chan bool) {
 	rs.mu.Lock()
 	r := rs.m[dir]
 	if r == nil {
 		rs.mu.Unlock()
 		return
 	}
-	r.behind = max(r.behind, v.written())
-	if r.view != nil && r.view.rev < v.rev {
-		r.view = v
+	if at == (knowledge{r, r.watched}) {
+		r.behind = max(r.behind, v.written())
+		if r.view != nil && r.view.rev < v.rev {
+			r.view = v
+		}
 	}
 	told := r.pass(v)
 	r.look()

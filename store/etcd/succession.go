@@ -20,6 +20,7 @@ import (
 // succession is what follows when the only hold of a name, an exclusive one, is
 // released.
 type succession struct {
+	at         knowledge
 	hold       *entry
 	conditions []clientv3.Cmp
 	next       []promotion
@@ -38,7 +39,7 @@ func (rs *rooms) succession(dir, id string) *succession {
 	if len(v.holds) != 1 || v.holds[0].id != id || v.holds[0].mode != store.Exclusive {
 		return nil
 	}
-	all := &succession{hold: v.holds[0], next: (&view{rev: v.rev, queue: v.queue}).promotions()}
+	all := &succession{at: knowledge{r, r.watched}, hold: v.holds[0], next: (&view{rev: v.rev, queue: v.queue}).promotions()}
 	for _, p := range all.next {
 		if r.waiting[p.waiter.id] == nil {
 			return nil
@@ -68,7 +69,7 @@ func (s *Store) succeed(ctx context.Context, dir string, all *succession, releas
 		return answer.Responses[0].GetResponseTxn().Succeeded, nil
 	}
 	if v, err := viewOf(dir, answer); err == nil {
-		s.rooms.granted(ctx, dir, v, kept)
+		s.rooms.granted(ctx, dir, all.at, v, kept)
 	}
 	return true, nil
 }

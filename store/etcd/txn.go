@@ -45,16 +45,34 @@ func (s *Store) commit(ctx context.Context, dir string, v *view, all []promotion
 }
 
 // unchangedSince is that nothing of the name has been written since v, and that
-// those who are to be granted something and what they build on are still there.
+// those who are to be granted something and what they build on are still there: one
+// of them at least, or else something of v, without which the revision says nothing.
+// It may be one of other data, after a restart without those of v.
 func unchangedSince(v *view, all []promotion) []clientv3.Cmp {
 	conditions := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(v.dir).WithPrefix(), "<", v.rev+1)}
+	tied := false
 	for _, p := range all {
 		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(p.waiter.key), "=", p.waiter.create))
 		if p.on != nil {
 			conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(p.on.key), "=", p.on.create))
 		}
+		tied = tied || p.on != nil || p.waiter.create > 0
+	}
+	if !tied {
+		conditions = append(conditions, v.sameData())
 	}
 	return conditions
+}
+
+// sameData is that something of the view is still there, or still nothing.
+func (v *view) sameData() clientv3.Cmp {
+	for _, h := range v.holds {
+		return clientv3.Compare(clientv3.CreateRevision(h.key), "=", h.create)
+	}
+	for key, kv := range v.kvs {
+		return clientv3.Compare(clientv3.CreateRevision(key), "=", kv.CreateRevision)
+	}
+	return clientv3.Compare(clientv3.CreateRevision(v.dir).WithPrefix(), "=", 0)
 }
 
 // puts makes holds of requests, each on its lease if l is zero.
