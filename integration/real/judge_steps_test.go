@@ -78,6 +78,10 @@ func (s *script) enter(a *attempt, known []*bound) {
 			step.Kind = model.Unanswered
 			s.doubt(step, c.Call, a.settled(i), a.giver(i) >= 0)
 			s.expiry(a, i)
+			if s.e.Etcd && !s.e.judged(c.Call, c.Return) {
+				// It takes its place anew when it is lost before the call is over.
+				s.doubt(step, c.Call, a.settled(i), true)
+			}
 		case c.Op == opRelease && c.Outcome == unknown:
 			// It may be repeated until it is certain, which adds nothing.
 			if to, found := a.gone(i); !found && !released {

@@ -61,6 +61,15 @@ func loses(x, y int) func(*evidence) {
 	return func(e *evidence) { e.Lossy = []span{{atMs(x), atMs(y)}} }
 }
 
+// takenAnew is an ask during which its id is granted, and lost, and then there again
+// for a release to find.
+func takenAnew(s *story) {
+	s.tell(opAcquire, 1, 0, 20, lost, func(r *record) { r.Queue = true })
+	s.event(1, 3, 1)
+	s.tell(opRenew, 1, 6, 9, lost)
+	s.bury(1, 10, 15, done)
+}
+
 // Of each pair of histories that differ in one thing, the model allows one.
 func TestModelJudges(t *testing.T) {
 	for _, x := range []struct {
@@ -109,6 +118,9 @@ func TestModelJudges(t *testing.T) {
 			s.held(3, 510, 511, 3)
 		}, nil},
 		{"a flush explains it", true, func(s *story) { s.held(1, 0, 2, 1); s.held(2, 500, 501, 2) }, loses(400, 450)},
+		{"a place taken anew amid an ask, on etcd", true, takenAnew, func(e *evidence) { likeEtcd(e); loses(4, 8)(e) }},
+		{"a place taken anew amid an ask, on another store", false, takenAnew, loses(4, 8)},
+		{"a place taken anew amid an ask, and nothing was lost", false, takenAnew, likeEtcd},
 		{"a flush before does not", false, func(s *story) { s.held(1, 460, 462, 1); s.held(2, 500, 501, 2) }, loses(400, 450)},
 		{"a flush does not take what is renewed after it", false, func(s *story) {
 			s.held(1, 0, 2, 1)
