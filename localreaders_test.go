@@ -143,6 +143,58 @@ func TestReadersDoNotJoinPastAWriter(t *testing.T) {
 	})
 }
 
+// Nor do readers join past those who wait behind readers that have to ask themselves.
+func TestReadersDoNotJoinPastALine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpy(memory.New())
+		c := open(t, s, nil)
+		rw := c.RWMutex("m")
+		r := mustRLock(t, t.Context(), rw)
+		arrive := make(chan struct{})
+		s.onAcquire(func(ctx context.Context, req store.Request) (store.Grant, error) {
+			if req.TTL == time.Minute {
+				<-arrive
+			}
+			return s.Store.Acquire(ctx, req)
+		})
+		asked := make(chan *dlock.Hold, 1)
+		go func() { asked <- mustRLock(t, t.Context(), c.RWMutex("m", dlock.WithTTL(time.Minute))) }()
+		synctest.Wait()
+		wrote := make(chan *dlock.Hold, 1)
+		go func() { wrote <- mustLock(t, t.Context(), rw) }()
+		synctest.Wait()
+		got, _ := waitingReaders(t, c, 1)
+		assert.Empty(t, got[0], "joined past a writer")
+		close(arrive)
+		require.NoError(t, (<-asked).Unlock())
+		require.NoError(t, r.Unlock())
+		w := <-wrote
+		assert.Empty(t, got[0])
+		require.NoError(t, w.Unlock())
+		require.NoError(t, (<-got[0]).Unlock())
+		wantFree(t, s, "m")
+	})
+}
+
+// One who may not share asks for himself only, and others have one place beside his.
+func TestReadersDoNotRelyOnOneWhoMayNotShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New()
+		c, far := open(t, s, nil), open(t, s.Peer(), nil)
+		w := mustLock(t, t.Context(), far.Mutex("m"))
+		fixed := make(chan *dlock.Hold, 1)
+		go func() { fixed <- mustRLock(t, t.Context(), c.RWMutex("m", dlock.WithoutRenewal())) }()
+		synctest.Wait()
+		got, _ := waitingReaders(t, c, 3)
+		assert.Len(t, inspect(t, s, "m").Queue, 2)
+		require.NoError(t, w.Unlock())
+		for _, ch := range append(got, fixed) {
+			require.NoError(t, (<-ch).Unlock())
+		}
+		wantFree(t, s, "m")
+	})
+}
+
 // What those who do not share have to themselves.
 func TestReadersWhoDoNotShare(t *testing.T) {
 	for what, tc := range map[string]struct {

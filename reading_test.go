@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/dlock-go/dlock/store/memory"
 	"github.com/stretchr/testify/assert"
@@ -93,5 +94,43 @@ func TestReaderWhoGivesUpIsAnotherOwner(t *testing.T) {
 		require.NoError(t, h.Unlock())
 		require.NoError(t, c.Close())
 		require.NoError(t, far.Close())
+	})
+}
+
+// A call that is about to ask for its owner, by whom others read meanwhile, enters what
+// that one holds. To ask the store would be an upgrade.
+func TestReaderEntersWhatItsOwnerShares(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := New(memory.New(), nil)
+		require.NoError(t, err)
+		other, err := c.Mutex("other").LockContext(t.Context())
+		require.NoError(t, err)
+		ctx := other.Context(t.Context())
+		d, short := &c.RWMutex("m").read, c.RWMutex("m", WithTTL(time.Minute))
+		a := &acquisition{client: c, ctx: ctx, terms: d.terms, mode: d.mode, wait: true}
+		a.party = c.names.join("m", other.Owner())
+		h, err := a.lineUp()
+		a.party.local.shard.mu.Unlock()
+		require.NoError(t, err)
+		require.Nil(t, h)
+
+		own, err := short.RLockContext(ctx)
+		require.NoError(t, err)
+		beside, err := short.RLockContext(t.Context())
+		require.NoError(t, err)
+		require.Same(t, own.grant.tenure, beside.grant.tenure)
+		h, err = a.take()
+		require.NoError(t, err)
+		require.Same(t, own.grant, h.grant)
+
+		sh := a.party.local.shard
+		sh.mu.Lock()
+		a.party.local.line.leave(a.ticket)
+		a.party.leave()
+		sh.mu.Unlock()
+		for _, x := range []*Hold{h, own, beside, other} {
+			require.NoError(t, x.Unlock())
+		}
+		require.NoError(t, c.Close())
 	})
 }

@@ -12,6 +12,7 @@ type Plan struct {
 	TTL     time.Duration // by which all other times are measured
 	Names   int
 	Nodes   int `json:",omitempty"` // of a quorum; 0: the store is one
+	Scant   int `json:",omitempty"` // how many tokens the store reserves at most; 0: as many as asked for
 	Clients []ClientPlan
 	Tasks   []Task
 	Deeds   []Deed
@@ -113,10 +114,12 @@ func newPlan(seed uint64, shortest time.Duration) Plan {
 	return p
 }
 
-// drawHaste draws how often locks may pass from one task of a client to the next.
+// drawHaste draws how often locks may pass from one task of a client to the next, by
+// the client and by the store.
 // As they do so only within milliseconds, half of the clients have more tasks
 // that are brief about everything.
 func (p *Plan) drawHaste(d draw) {
+	p.Scant = pick(draw{rand.New(rand.NewPCG(p.Seed, 2))}, 0, 0, 0, 2, 4)
 	for i := range p.Clients {
 		p.Clients[i].LocalHandoffs = pick(d, -1, 0, 0, 1, 2, 5)
 		if !d.one(2) {

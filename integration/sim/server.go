@@ -25,7 +25,7 @@ func newServer(h *History) *server { return &server{history: h, memory: memory.N
 
 // handle returns one client's handle.
 func (s *server) handle() store.Store {
-	h := &handle{server: s}
+	h := &handle{server: s, short: make(map[string]int)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.handles = append(s.handles, h)
@@ -92,8 +92,9 @@ type handle struct {
 	server *server
 	peer   *memory.Store
 
-	mu   sync.Mutex
-	sink func(store.Event)
+	mu    sync.Mutex
+	sink  func(store.Event)
+	short map[string]int // by id: of how many tokens fewer than asked for its grant tells
 }
 
 // connect takes a new peer. server.mu is held.
@@ -109,6 +110,7 @@ func (h *handle) hear(e store.Event) {
 	h.server.history.promoted(e)
 	h.mu.Lock()
 	sink := h.sink
+	e.Short = h.short[e.ID]
 	h.mu.Unlock()
 	if sink != nil {
 		sink(e)
@@ -124,7 +126,17 @@ func (h *handle) enter() (from Moment, leave func()) {
 func (h *handle) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
 	from, leave := h.enter()
 	defer leave()
+	asked := req.Tokens
+	if most := h.server.history.Plan.Scant; most > 0 && asked > most {
+		req.Tokens = most
+		h.mu.Lock()
+		h.short[req.ID] = asked - most
+		h.mu.Unlock()
+	}
 	g, err := h.peer.Acquire(ctx, req)
+	if g.Held {
+		g.Short = asked - req.Tokens
+	}
 	for _, c := range sendingOf(ctx).calls {
 		h.server.history.arrived(c, from, g, err)
 	}
