@@ -134,3 +134,44 @@ func TestReaderEntersWhatItsOwnerShares(t *testing.T) {
 		require.NoError(t, c.Close())
 	})
 }
+
+// Those who rely on an envoy have nobody else to rely on, so that its end concerns all.
+func TestReadersRelyOnOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New()
+		c, err := New(s, nil)
+		require.NoError(t, err)
+		far, err := New(s.Peer(), nil)
+		require.NoError(t, err)
+		w, err := far.Mutex("m").LockContext(t.Context())
+		require.NoError(t, err)
+		first, cancel := context.WithCancel(t.Context())
+		got := make(chan *Hold, 3)
+		read := func(ctx context.Context, opts ...LockOption) {
+			go func() {
+				h, _ := c.RWMutex("m", opts...).RLockContext(ctx)
+				got <- h
+			}()
+			synctest.Wait()
+		}
+		read(first)
+		read(t.Context())
+		cancel()
+		require.Nil(t, <-got)
+		read(t.Context(), WithTTL(time.Minute))
+		read(t.Context(), WithTTL(time.Minute))
+		sh := c.names.shard("m")
+		sh.mu.Lock()
+		l := &sh.names["m"].line
+		assert.True(t, l.relies())
+		assert.Nil(t, l.reader)
+		assert.Len(t, l.covered, 1)
+		sh.mu.Unlock()
+		require.NoError(t, w.Unlock())
+		for range 3 {
+			require.NoError(t, (<-got).Unlock())
+		}
+		require.NoError(t, c.Close())
+		require.NoError(t, far.Close())
+	})
+}
