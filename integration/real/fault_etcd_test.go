@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/dlock-go/dlock/internal/etcdtest"
@@ -73,6 +74,26 @@ var etcdFaults = []kind{
 				h.site.etcd.Compact()
 			}),
 			bit: func(span) bool { return watchers > 0 },
+		}
+	}},
+	{name: "space exhausted", on: onEtcd, make: func(h *history) trouble {
+		alarm := func(action pb.AlarmRequest_AlarmAction) {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			status, err := h.site.admin.Status(ctx, h.site.etcd.Members[0].Endpoint)
+			h.must(err)
+			_, err = pb.NewMaintenanceClient(h.site.admin.ActiveConnection()).Alarm(ctx, &pb.AlarmRequest{
+				Action: action, MemberID: status.Header.MemberId, Alarm: pb.AlarmType_NOSPACE,
+			})
+			h.must(err)
+		}
+		return trouble{
+			lasts: h.between(h.plan.TTL/2, h.plan.TTL*3/2),
+			begin: func() { alarm(pb.AlarmRequest_ACTIVATE) },
+			end:   func() { alarm(pb.AlarmRequest_DEACTIVATE) },
+			bit: func(s span) bool {
+				return h.saw(s, func(r record) bool { return r.Op == opAcquire && r.Outcome == refused })
+			},
 		}
 	}},
 	{name: "leases revoked", on: onEtcd, loses: true, make: func(h *history) trouble {

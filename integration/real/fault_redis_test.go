@@ -46,6 +46,25 @@ var redisFaults = []kind{
 			bit: h.losses,
 		}
 	}},
+	{name: "keys deleted", on: onRedis, loses: true, make: func(h *history) trouble {
+		return trouble{
+			lasts: h.between(time.Second, 2*time.Second),
+			tick: every(h.between(100*time.Millisecond, 500*time.Millisecond), func() {
+				// All of a lock, or a part.
+				name := h.name()
+				master := h.site.master(name)
+				keys, err := master.Do("KEYS", "dlock:*:"+name).AsStrSlice()
+				h.must(err)
+				if i := h.rng.IntN(len(keys) + 1); i < len(keys) {
+					keys = keys[i : i+1]
+				}
+				if len(keys) > 0 {
+					master.MustDo(append([]string{"DEL"}, keys...)...)
+				}
+			}),
+			bit: h.losses,
+		}
+	}},
 	{name: "scripts flushed", on: anyRedis, make: func(h *history) trouble {
 		unknownScripts := func() (n int) {
 			for _, server := range h.site.masters() {
