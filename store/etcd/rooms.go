@@ -165,7 +165,8 @@ func (r *room) follow(ctx context.Context) (opened bool) {
 func (r *room) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	answer, err := r.rs.s.client.Get(ctx, r.dir, clientv3.WithPrefix())
+	s := r.rs.s
+	answer, err := s.client.Get(ctx, r.dir, clientv3.WithPrefix())
 	if err != nil {
 		return err
 	}
@@ -178,6 +179,11 @@ func (r *room) read(ctx context.Context) error {
 	defer r.rs.mu.Unlock()
 	r.view = v
 	r.look()
+	for id := range r.waiting {
+		if find(v.queue, id) == nil { // it was lost with the data, perhaps
+			s.sinks.Push(store.Event{ID: id})
+		}
+	}
 	return nil
 }
 
