@@ -60,7 +60,7 @@ func (e *evidence) grants() (all []*grant) {
 		case a == nil:
 		case r.Op == opAcquire && r.Outcome == held:
 			a.grant(asks[r.ID], r.Token, r.Return).extend(r.Call.plus(r.TTL))
-		case r.Op == opEvent && e.Quorum && r.Token == 0: // it says no more than that to ask again is worth it
+		case r.Op == opEvent && r.Token == 0: // it says no more than that to ask again is worth it
 		case r.Op == opEvent:
 			g := a.grant(asks[r.ID], r.Token, r.Call)
 			g.extend(g.from.plus(asks[r.ID].WaitTTL))

@@ -99,7 +99,7 @@ func (e *evidence) scripts() map[string]*script {
 		a.calls = append(a.calls, &request{r, s.calls})
 	}
 	for _, r := range e.records {
-		if s := all[names[r.ID]]; r.Op == opEvent && r.ID != "" && s != nil && r.Call < e.Ends {
+		if s := all[names[r.ID]]; r.Op == opEvent && r.Token != 0 && s != nil && r.Call < e.Ends {
 			s.attempts[r.ID].events = append(s.attempts[r.ID].events, r)
 		}
 	}
@@ -121,6 +121,9 @@ func (e *evidence) sent() (calls []record) {
 		}
 		if r.Return == 0 || r.Return >= e.Ends {
 			r.Outcome, r.Return = unknown, never
+		}
+		if r.Op == opRelease && r.Outcome == refused {
+			r.Outcome = unknown // etcd, out of space, cannot bury, but deletes
 		}
 		key := sending{r.Worker, r.Op, r.ID, r.Call}
 		i, twice := at[key]

@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -54,14 +55,20 @@ func (a *ask) run(ctx context.Context) (store.Grant, error) {
 		return a.held(answer.Header.Revision, tokenAt(answer.Header.Revision), 1)
 	}
 	v, err := viewOf(a.dir, answer)
+	there := false
 	for err == nil {
 		var g store.Grant
 		var done bool
+		there = find(v.queue, a.req.ID) != nil || find(v.holds, a.req.ID) != nil
 		if g, v, done, err = a.decide(ctx, v); done {
 			return g, err
 		}
 	}
-	return store.Grant{}, a.failed(err)
+	err = a.failed(err)
+	if there && errors.Is(s.outcome(err), store.ErrRefused) {
+		err = fmt.Errorf("refused amid the call: %v", err) // which has changed something by then
+	}
+	return store.Grant{}, err
 }
 
 // otherwise is what happens if the name is not free: a look. A writer who may

@@ -182,3 +182,37 @@ func TestFault42AuthTokensEnd(t *testing.T) {
 		})
 	}
 }
+
+// Space runs out amid an ask that has its place by then. It is not said to have come
+// to nothing, so its caller gives that back.
+func TestFault41NoSpaceBehindAPlace(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1)
+	h := s.wire.store(t, s.cluster.Endpoints())
+	acquire := func(on store.Store, name string, id int, held bool) store.Request {
+		t.Helper()
+		r := locktest.Request(name, id)
+		if g, err := on.Acquire(t.Context(), r); err != nil || g.Held != held {
+			t.Fatalf("got %+v, %v", g, err)
+		}
+		return r
+	}
+	acquire(s.direct, "b", 1, true)
+	acquire(h, "b", 2, false) // for the lease that its places hang on
+	buried := locktest.RefTo(locktest.Request("a", 3))
+	buried.Bury = true
+	locktest.MustBe(t, s.direct.Release(t.Context(), buried), store.ErrLost) // a is not quite free
+
+	s.wire.on("Txn", full, 2) // the first takes a place, the second makes a hold of it
+	r := locktest.Request("a", 4)
+	_, err := h.Acquire(t.Context(), r)
+	if err == nil || errors.Is(err, store.ErrRefused) {
+		t.Errorf("got %v, want an unknown outcome", err)
+	}
+	if n := len(s.state("a").Queue) + len(s.state("a").Holders); n != 1 {
+		t.Fatalf("%d places: the fault has not bitten", n)
+	}
+	if err := h.Release(t.Context(), locktest.RefTo(r)); err != nil {
+		t.Error(err)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -140,6 +141,7 @@ const (
 	mute            // the request is applied, and nothing is heard until the caller gives up
 	twice           // the request is applied twice; the second answer is heard
 	slow            // the request is applied, and its answer takes slowness
+	full            // the request is refused for want of space
 	hold            // the request arrives at arrive, also when its caller has gone; not of streams
 )
 
@@ -227,6 +229,8 @@ func (w *wire) intercept(ctx context.Context, method string, req, reply any, cc 
 	switch a {
 	case cutAsk:
 		return broken
+	case full:
+		return rpctypes.ErrGRPCNoSpace
 	case hold:
 		answer := w.hold(func() error { return invoke(context.WithoutCancel(ctx), method, req, reply, cc, opts...) })
 		select {

@@ -405,6 +405,37 @@ func TestFault29OutOfMemory(t *testing.T) {
 	require.NoError(t, b.take("new").Unlock())
 }
 
+// It becomes full while the first who waits in a partition subscribes. The ask that
+// follows is refused, and the place is there all the same.
+func TestFault29OutOfMemoryBehindAPlace(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "maxmemory-policy noeviction")
+	gate := newGate(server.Client())
+	s, err := redis.New(gate, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { s.Close() })
+	h := startProgram(t, server.URL()).take("a")
+	r := want("a", 1)
+	r.Queue, r.WaitTTL = true, time.Minute
+	type answer struct {
+		store.Grant
+		error
+	}
+	got := make(chan answer, 1)
+	go func() {
+		g, err := s.Acquire(t.Context(), r)
+		got <- answer{g, err}
+	}()
+	gate.wait(t)
+	server.MustDo("CONFIG", "SET", "maxmemory", "1")
+	gate.open()
+	a := <-got
+	require.NoError(t, a.error)
+	require.Equal(t, 1, a.Position)
+	require.NoError(t, s.Release(t.Context(), of(r)))
+	require.NoError(t, h.Unlock())
+}
+
 // The server evicts keys to make room. Check said so; holders are told by their
 // next renewal.
 func TestFault30Evicted(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -158,7 +159,11 @@ func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, er
 	// somebody does.
 	select {
 	case <-heard:
-		return s.ask(ctx, req, keys, args)
+		again, err := s.ask(ctx, req, keys, args)
+		if errors.Is(err, store.ErrRefused) {
+			return g, nil // memory is full by now, and it has its place all the same
+		}
+		return again, err
 	case <-ctx.Done():
 	case <-s.closing:
 	}
