@@ -79,7 +79,7 @@ func TestJudges(t *testing.T) {
 		{name: "a token of two", want: "both have token", records: []record{
 			acquire(1, id1, 0, 4, 10, held), release(1, id1, 5, 6), acquire(2, id2, 3, 7, 10, held)}},
 		{name: "an event that only tells to ask", records: []record{
-			acquire(1, id1, 0, 1, 10, held), acquire(2, id2, 1, 2, 10, queued), event(2, id2, 3, 0), release(1, id1, 4, 5)}},
+			acquire(1, id1, 0, 1, 10, held), acquire(2, id2, 2, 3, 10, queued), event(2, id2, 4, 0), release(1, id1, 5, 6)}},
 		{name: "a released hold is seen", want: "confirmed", records: []record{
 			acquire(1, id1, 0, 1, 10, held), release(1, id1, 2, 3), sight(id1, 4)}},
 		{name: "one is seen whose id begins like that of one released", records: []record{
