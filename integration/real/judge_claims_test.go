@@ -60,14 +60,17 @@ func (e *evidence) claims(j *judgement) (all []*believed) {
 }
 
 // checkClaims: two that conflict do not overlap, and the later has the greater
-// token.
+// token, unless it was passed on within its process when the store had lost what it
+// was passed on from.
 func (e *evidence) checkClaims(j *judgement, claims []*believed) {
+	issued := e.issued()
 	for i, x := range claims {
 		for _, y := range claims[i+1:] { // began after x did
 			if x.name != y.name || x.shared && y.shared || x.worker == y.worker && x.party == y.party {
 				continue
 			}
-			if !e.Forgets && !y.nested && x.from < y.asked && y.token <= x.token {
+			if !e.Forgets && !y.nested && x.from < y.asked && y.token <= x.token &&
+				(issued[issue{y.name, y.token}] || e.judged(x.asked.plus(-window), y.asked)) {
 				j.violation("worker %d got %q with token %d, asking at %d, after worker %d had it with token %d, from %d",
 					y.worker, y.name, y.token, y.asked, x.worker, x.token, x.from)
 			}
@@ -83,6 +86,31 @@ func (e *evidence) checkClaims(j *judgement, claims []*believed) {
 				x.worker, x.token, x.from, y.worker, y.token, y.from, x.name, overlap)
 		}
 	}
+}
+
+// window is for how long after its grant a hold is passed on within a process.
+const window = 10 * time.Millisecond
+
+// issue is a token of a name.
+type issue struct {
+	name  string
+	token uint64
+}
+
+// issued are the tokens that the store told.
+func (e *evidence) issued() map[issue]bool {
+	names, all := map[string]string{}, map[issue]bool{}
+	for _, r := range e.records {
+		if r.Op == opAcquire {
+			names[r.ID] = r.Name
+		}
+	}
+	for _, r := range e.records {
+		if r.Op == opAcquire && r.Outcome == held || r.Op == opEvent {
+			all[issue{names[r.ID], r.Token}] = true
+		}
+	}
+	return all
 }
 
 // promptly is how soon a claim ends that the store has refused to renew, in a

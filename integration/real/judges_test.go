@@ -97,6 +97,12 @@ func TestJudges(t *testing.T) {
 			lock(1, 0, 1, 10), end(1, 600), lock(2, 0, 6, 11), end(2, 900), stall(1, 2, 60)}},
 		{name: "a claim without an end", want: "not ended", records: []record{lock(1, 0, 1, 10)}},
 		{name: "a claim with a smaller token", want: "after worker 1 had it", records: []record{lock(1, 0, 1, 10), end(1, 5), lock(2, 6, 7, 9), end(2, 9)}},
+		{name: "a claim with a smaller token, passed on when all was lost", lossy: []span{{2 * ms, 3 * ms}}, records: []record{
+			lock(1, 4, 5, 10), end(1, 6), lock(2, 7, 8, 9), end(2, 9)}},
+		{name: "a claim with a smaller token, passed on long after that", want: "after worker 1 had it", lossy: []span{{2 * ms, 3 * ms}}, records: []record{
+			lock(1, 24, 25, 10), end(1, 26), lock(2, 27, 28, 9), end(2, 29)}},
+		{name: "a claim with a smaller token, granted when all was lost", want: "after worker 1 had it", lossy: []span{{2 * ms, 3 * ms}}, records: []record{
+			acquire(2, id2, 7, 8, 9, held), lock(1, 4, 5, 10), end(1, 6), lock(2, 7, 8, 9), end(2, 9)}},
 		{name: "writes", records: []record{written(1, 1, 1)}, log: []access{{true, 5, 1, 0, "1.1"}, {false, 6, 1, 0, ""}, {false, 5, 1, 0, ""}}},
 		{name: "a lost update", want: "lost", log: []access{{true, 5, 1, 0, "1.1"}, {true, 6, 2, 0, "2.1"}}},
 		{name: "a late write", want: "took token 5", log: []access{{true, 6, 1, 0, "1.1"}, {true, 5, 2, 1, "2.1"}}},
