@@ -118,7 +118,13 @@ func TestModelJudges(t *testing.T) {
 			s.held(3, 510, 511, 3)
 		}, nil},
 		{"a flush explains it", true, func(s *story) { s.held(1, 0, 2, 1); s.held(2, 500, 501, 2) }, loses(400, 450)},
-		{"an event that only tells to ask", true, func(s *story) { s.held(1, 0, 2, 1); s.queued(2, 3, 4, 1, 1); s.event(2, 6, 0); s.release(1, 8, 9); s.event(2, 10, 2) }, nil},
+		{"an event that only tells to ask", true, func(s *story) {
+			s.held(1, 0, 2, 1)
+			s.queued(2, 3, 4, 1, 1)
+			s.event(2, 6, 0)
+			s.release(1, 8, 9)
+			s.event(2, 10, 2)
+		}, nil},
 		{"a release that is refused, and may have been one", true, func(s *story) {
 			s.lostAsk(1, 0, 2)
 			s.bury(1, 4, 5, refused)
