@@ -363,12 +363,15 @@ func TestLocalHandoverWaitsForTheOwnersRequests(t *testing.T) {
 	})
 }
 
-// scant reserves three tokens at most, and says so; to a single one it adds nonsense.
-type scant struct{ store.Store }
+// scant reserves so many tokens at most, and says so; to a single one it adds nonsense.
+type scant struct {
+	store.Store
+	most int
+}
 
 func (s scant) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
 	asked := req.Tokens
-	req.Tokens = min(asked, 3)
+	req.Tokens = min(asked, s.most)
 	g, err := s.Store.Acquire(ctx, req)
 	if g.Short = asked - req.Tokens; asked == 1 {
 		g.Short = []int{-5, 5}[g.Token%2]
@@ -378,7 +381,7 @@ func (s scant) Acquire(ctx context.Context, req store.Request) (store.Grant, err
 
 func (s scant) Listen(sink func(store.Event)) (stop func()) {
 	return s.Store.Listen(func(e store.Event) {
-		e.Short = 30 // of the 33 that are asked for, or of one
+		e.Short = 33 - s.most // of the 33 that are asked for, or of one
 		sink(e)
 	})
 }
@@ -388,7 +391,7 @@ func (s scant) Listen(sink func(store.Event)) (stop func()) {
 func TestLocalHandoverGoesByWhatIsReserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()
-		here, far := open(t, scant{s}, nil), open(t, scant{s.Peer()}, nil)
+		here, far := open(t, scant{s, 3}, nil), open(t, scant{s.Peer(), 3}, nil)
 		var ts turns
 		var wg sync.WaitGroup
 		for range 8 {

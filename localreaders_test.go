@@ -252,6 +252,31 @@ func TestReadersKeepThePlaceOfOneWhoLeaves(t *testing.T) {
 	})
 }
 
+// It is theirs too when it comes with one token only.
+func TestReadersKeepThePlaceForOneToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New()
+		c, far := open(t, scant{s, 1}, nil), open(t, s.Peer(), nil)
+		w := mustLock(t, t.Context(), far.Mutex("m"))
+		got, leave := waitingReaders(t, c, 3)
+		next := make(chan *dlock.Hold, 1)
+		go func() { next <- mustLock(t, t.Context(), far.Mutex("m")) }()
+		synctest.Wait()
+		leave[0]()
+		synctest.Wait()
+		require.NoError(t, w.Unlock())
+		first := <-got[1]
+		assert.Empty(t, next, "the place was given up")
+		synctest.Wait()
+		assert.Len(t, inspect(t, s, "m").Holders, 1)
+		require.NoError(t, first.Unlock())
+		require.NoError(t, (<-next).Unlock())
+		require.NoError(t, (<-got[2]).Unlock())
+		synctest.Wait()
+		wantFree(t, s, "m")
+	})
+}
+
 // A place that a writer left does not stay for readers' sake, who have another.
 func TestReadersDoNotKeepAWritersPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -23,16 +23,16 @@ import (
 // openTo serves those who wait at the front for what n was granted, and lets others
 // join. It reports whether anyone was served. The shard is locked.
 func (n *tenure) openTo(l *local) (served bool) {
-	if n.spare == 0 {
-		return false
+	if n.spare > 0 {
+		l.reading = n
 	}
-	l.reading = n
 	for _, t := range slices.Clone(l.line.covered) {
-		if !n.mayServe(t) {
-			continue
-		}
-		if len(n.grants) > 0 { // the first of them has the token of the grant itself
+		switch {
+		case len(n.grants) == 0 && n.attempt.suits(t): // it has the token of the grant itself
+		case len(n.grants) > 0 && n.mayServe(t):
 			n.next()
+		default:
+			continue
 		}
 		t.hold = n.begin(t.party)
 		l.line.serve(t)

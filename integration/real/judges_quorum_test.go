@@ -34,7 +34,7 @@ func TestQuorumJudges(t *testing.T) {
 			s.queued(2, 5, 6, 1, 10)
 			s.release(1, 7, 8)
 			s.held(2, 9, 10, 11)
-		}, "token 0", ""},
+		}, "", ""},
 		{"two at once", func(s *story) {
 			s.held(1, 0, 1, 10)
 			s.held(2, 2, 3, 11)

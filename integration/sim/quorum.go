@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,13 +37,27 @@ type quorumServer struct {
 	faults  map[int]nodeFault
 }
 
-// node says since when it has been up, if it has restarted.
+// node says since when it has been up, if it has restarted, and may reserve fewer
+// tokens than it is asked for.
 type node struct {
 	*memory.Store
 	since time.Time
+	scant int // how many it reserves at most; 0: as many as asked for
 }
 
-func (n *node) peer() store.Store { return &node{n.Store.Peer(), n.since} }
+func (n *node) peer() store.Store { return &node{n.Store.Peer(), n.since, n.scant} }
+
+func (n *node) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
+	asked := req.Tokens
+	if n.scant > 0 {
+		req.Tokens = min(asked, n.scant)
+	}
+	g, err := n.Store.Acquire(ctx, req)
+	if g.Held {
+		g.Short = asked - req.Tokens
+	}
+	return g, err
+}
 
 func (n *node) Incarnation(ctx context.Context) (id string, age time.Duration, err error) {
 	id, age, err = n.Store.Incarnation(ctx)
@@ -73,8 +88,12 @@ var nodeFaults = []func(d draw, ttl time.Duration) faultstore.Fault{
 
 func newQuorumServer(h *History, nodes int) *quorumServer {
 	s := &quorumServer{history: h, faults: make(map[int]nodeFault), draw: draw{rand.New(rand.NewPCG(h.Plan.Seed, 3))}}
+	scant := h.Plan.Scant
+	if slices.ContainsFunc(h.Plan.Deeds, func(d Deed) bool { return d.Break >= 0 }) {
+		scant = 0 // what an operator removes is told by whole spans
+	}
 	for range nodes {
-		s.nodes = append(s.nodes, &node{Store: memory.New()})
+		s.nodes = append(s.nodes, &node{Store: memory.New(), scant: scant})
 	}
 	for _, i := range s.draw.Perm(nodes)[:nodes/2] {
 		if s.draw.one(4) {
@@ -134,7 +153,7 @@ func (s *quorumServer) restart(i int) {
 }
 
 func (s *quorumServer) empty(i int, token uint64) {
-	s.nodes[i] = &node{memory.New(), time.Now()}
+	s.nodes[i] = &node{memory.New(), time.Now(), s.nodes[i].scant}
 	advance(s.nodes[i].Store, token)
 	for _, h := range s.handles {
 		h.links[i].Swap(s.nodes[i].peer())

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/namespace"
 
 	"github.com/dlock-go/dlock/internal/locktest"
@@ -32,13 +33,17 @@ func TestFault15RevisionsComeBack(t *testing.T) {
 func (s *site) inNamespace() *etcd.Store {
 	s.t.Helper()
 	c := s.cluster.Client(s.t)
-	c.KV, c.Watcher = namespace.NewKV(c.KV, "ours/"), namespace.NewWatcher(c.Watcher, "ours/")
+	inNamespace(c)
 	h, err := etcd.New(c, nil)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { h.Close() })
 	return h
+}
+
+func inNamespace(c *clientv3.Client) {
+	c.KV, c.Watcher = namespace.NewKV(c.KV, "ours/"), namespace.NewWatcher(c.Watcher, "ours/")
 }
 
 func revisionsComeBack(t *testing.T, open func(*site) *etcd.Store) {
@@ -98,6 +103,56 @@ func revisionsComeBack(t *testing.T, open func(*site) *etcd.Store) {
 	release(second, other)
 	locktest.Poll(t, "who waits is granted it", locktest.Soon, func() bool { return len(s.state("a").Queue) == 0 })
 	ask(mine, last, true)
+}
+
+// It comes back so amid a grant of a handle whose watch does not notice. The handle
+// does not go on trying, and its next waiter is granted upon a release.
+func TestFault15RebirthUnnoticed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1)
+	other := s.inNamespace()
+	mine := s.wire.storeBy(t, s.cluster.Endpoints(), inNamespace)
+	holder, waiter, again, next := locktest.Request("a", 1), locktest.Request("a", 2), locktest.Request("a", 3), locktest.Request("a", 4)
+	for _, r := range []*store.Request{&holder, &waiter, &again, &next} {
+		r.TTL, r.WaitTTL = time.Minute, time.Minute
+	}
+	s.pass(50)
+	acquire := func(on store.Store, r store.Request, held bool) {
+		t.Helper()
+		locktest.Poll(t, "the server answers", locktest.Patience, func() bool {
+			g, err := on.Acquire(t.Context(), r)
+			if err == nil && g.Held != held {
+				t.Fatalf("%s: %+v", r.Owner, g)
+			}
+			return err == nil
+		})
+	}
+	acquire(other, holder, true)
+	acquire(mine, waiter, false)
+	locktest.Poll(t, "the watch has told", locktest.Patience, func() bool { return mine.Sees("a", waiter.ID) })
+	s.wire.on("Txn", hold)
+	if err := other.Release(t.Context(), locktest.RefTo(holder)); err != nil {
+		t.Fatal(err)
+	}
+	locktest.Poll(t, "the grant is on its way", locktest.Patience, func() bool { return s.wire.requests("Txn") == 1 })
+	s.cluster.Members[0].RestartEmpty()
+	s.wire.on("", pass)
+	s.wire.arrive()
+	acquire(other, again, true)
+	before := s.wire.requests("Txn")
+	<-time.After(500 * time.Millisecond)
+	if n := s.wire.requests("Txn") - before; n > 20 {
+		t.Errorf("%d transactions in half a second", n)
+	}
+	acquire(mine, next, false)
+	locktest.Poll(t, "the watch has told", locktest.Patience, func() bool { return mine.Sees("a", next.ID) })
+	if err := other.Release(t.Context(), locktest.RefTo(again)); err != nil {
+		t.Fatal(err)
+	}
+	locktest.Poll(t, "it is granted", locktest.Soon, func() bool {
+		state, err := other.Inspect(t.Context(), "a")
+		return err == nil && len(state.Holders) == 1 && len(state.Queue) == 0
+	})
 }
 
 // Who waits is told to ask again when the server is back without its place.

@@ -291,6 +291,11 @@ func (k *keepAlive) RecvMsg(m any) error {
 
 // store is a handle whose requests go through the wire.
 func (w *wire) store(t *testing.T, endpoints []string) *etcd.Store {
+	return w.storeBy(t, endpoints, func(*clientv3.Client) {})
+}
+
+// storeBy is store with a client that is changed before.
+func (w *wire) storeBy(t *testing.T, endpoints []string, change func(*clientv3.Client)) *etcd.Store {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: endpoints, Logger: zap.NewNop(),
@@ -299,6 +304,7 @@ func (w *wire) store(t *testing.T, endpoints []string) *etcd.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
+	change(client)
 	s, err := etcd.New(client, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -47,6 +48,7 @@ type room struct {
 	view    *view             // the latest known; nil while the watch is not open
 	behind  int64             // the view is older than this revision, which is known of already
 	watched int               // how many watches have ended
+	rewatch func()            // ends the present one
 }
 
 // enter makes a claim wait for its grant.
@@ -100,6 +102,9 @@ func (r *room) watch() {
 	pause := firstRewatch
 	for {
 		ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(s.ctx))
+		r.rs.mu.Lock()
+		r.rewatch = cancel
+		r.rs.mu.Unlock()
 		opened := r.follow(ctx)
 		cancel()
 		r.forget()
@@ -143,6 +148,11 @@ func (r *room) follow(ctx context.Context) (opened bool) {
 				}
 				opened = true
 			case !s.mortal:
+				for len(events) > 0 {
+					if e := <-events; e.Err() != nil {
+						return opened
+					}
+				}
 				if err := r.read(ctx); err != nil {
 					return opened
 				}
@@ -174,7 +184,7 @@ func (r *room) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	v.sure = true
+	v.sure = s.mortal // else it may outlive the data that it is of
 	r.rs.mu.Lock()
 	defer r.rs.mu.Unlock()
 	r.view = v
@@ -187,9 +197,15 @@ func (r *room) read(ctx context.Context) error {
 	return nil
 }
 
+// errOtherData ends a watch that is being ended.
+var errOtherData = errors.New("etcd: the data is not that of the watch")
+
 func (r *room) apply(e clientv3.WatchResponse) error {
 	r.rs.mu.Lock()
 	defer r.rs.mu.Unlock()
+	if r.view == nil {
+		return errOtherData
+	}
 	rev, kvs := r.view.rev, maps.Clone(r.view.kvs)
 	for _, change := range e.Events {
 		if change.Kv.ModRevision <= r.view.rev {
@@ -270,6 +286,10 @@ func (r *room) grant(v *view, at knowledge) {
 		if err == nil {
 			r.rs.mu.Lock()
 			r.busy = false
+			if next.rev < v.rev && at == (knowledge{r, r.watched}) {
+				r.view = nil // the data is another, though the watch has not heard of it
+				r.rewatch()
+			}
 			r.rs.mu.Unlock()
 			r.rs.granted(ctx, r.dir, at, next, kept)
 			cancel()

@@ -66,8 +66,9 @@ func unchangedSince(v *view, all []promotion) []clientv3.Cmp {
 
 // sameData is that something of the view is still there, or still nothing.
 func (v *view) sameData() clientv3.Cmp {
-	for _, h := range v.holds {
-		return clientv3.Compare(clientv3.CreateRevision(h.key), "=", h.create)
+	if n := len(v.holds); n > 0 {
+		newest := v.holds[n-1]
+		return clientv3.Compare(clientv3.CreateRevision(newest.key), "=", newest.create)
 	}
 	for key, kv := range v.kvs {
 		return clientv3.Compare(clientv3.CreateRevision(key), "=", kv.CreateRevision)

@@ -147,8 +147,9 @@ func (s *Store) restore(ctx context.Context, n *node, ref store.Ref) bool {
 	req.Queue, req.TTL = false, ref.TTL
 	g, err := n.store.Acquire(ctx, req)
 	done(err == nil || certain(err))
-	if err == nil && g.Held && g.Token < token {
-		_, err = n.raiser.RaiseToken(ctx, ref, token, req.Tokens)
+	// As with each vote that counts, the node has to have reserved all.
+	if err == nil && g.Held && (g.Token < token || g.Short > 0) {
+		_, err = n.raiser.RaiseToken(ctx, ref, max(token, g.Token+1), req.Tokens)
 	}
 	return err == nil || certain(err)
 }
