@@ -176,6 +176,9 @@ func (r *room) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	s := r.rs.s
+	r.rs.mu.Lock()
+	placed := slices.Collect(maps.Keys(r.waiting))
+	r.rs.mu.Unlock()
 	answer, err := s.client.Get(ctx, r.dir, clientv3.WithPrefix())
 	if err != nil {
 		return err
@@ -189,8 +192,8 @@ func (r *room) read(ctx context.Context) error {
 	defer r.rs.mu.Unlock()
 	r.view = v
 	r.look()
-	for id := range r.waiting {
-		if find(v.queue, id) == nil { // it was lost with the data, perhaps
+	for _, id := range placed {
+		if r.waiting[id] != nil && find(v.queue, id) == nil { // it was lost with the data, perhaps
 			s.sinks.Push(store.Event{ID: id})
 		}
 	}
