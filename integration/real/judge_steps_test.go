@@ -97,6 +97,9 @@ func (s *script) enter(a *attempt, known []*bound) {
 				half := step
 				half.Kind = model.Unanswered
 				s.doubt(half, c.Call, c.Return, true)
+				if s.e.Etcd && !s.e.judged(c.Call, c.Return) { // and lost in it, and taken anew
+					s.doubt(model.Step{Kind: model.Expires, N: c.n, ID: a.id}, c.Call, c.Return, true)
+				}
 			}
 			from, to := s.within(known, a, c)
 			s.add(step, from, to)

@@ -70,6 +70,15 @@ func takenAnew(s *story) {
 	s.bury(1, 10, 15, done)
 }
 
+// takenTwice is an ask during which its id is granted, and lost, and then waits.
+func takenTwice(s *story) {
+	s.held(1, 0, 2, 1)
+	s.queued(2, 3, 40, 1, 3)
+	s.release(1, 4, 5)
+	s.event(2, 6, 2)
+	s.held(3, 10, 12, 3)
+}
+
 // Of each pair of histories that differ in one thing, the model allows one.
 func TestModelJudges(t *testing.T) {
 	for _, x := range []struct {
@@ -134,6 +143,8 @@ func TestModelJudges(t *testing.T) {
 		{"a place taken anew amid an ask, on etcd", true, takenAnew, func(e *evidence) { likeEtcd(e); loses(4, 8)(e) }},
 		{"a place taken anew amid an ask, on another store", false, takenAnew, loses(4, 8)},
 		{"a place taken anew amid an ask, and nothing was lost", false, takenAnew, likeEtcd},
+		{"a place lost and taken anew in the ask that confirms it, on etcd", true, takenTwice, func(e *evidence) { likeEtcd(e); loses(7, 9)(e) }},
+		{"a place lost and taken anew in the ask that confirms it, and nothing was lost", false, takenTwice, likeEtcd},
 		{"a flush before does not", false, func(s *story) { s.held(1, 460, 462, 1); s.held(2, 500, 501, 2) }, loses(400, 450)},
 		{"a flush does not take what is renewed after it", false, func(s *story) {
 			s.held(1, 0, 2, 1)
