@@ -5,8 +5,8 @@
 //
 // Redis keeps locks well as long as it keeps its data. What a failover loses,
 // holders lose too, and a server whose clock jumps ends leases early: then only
-// the fencing token protects, which is the greater of the last one plus one and
-// the server's clock in microseconds, so that it grows on when data was lost.
+// the fencing token protects, which is greater than the last one and follows the
+// server's clock in microseconds, so that it grows on when data was lost.
 package redis
 
 import (
