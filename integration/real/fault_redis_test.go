@@ -50,16 +50,17 @@ var redisFaults = []kind{
 		return trouble{
 			lasts: h.between(time.Second, 2*time.Second),
 			tick: every(h.between(100*time.Millisecond, 500*time.Millisecond), func() {
-				// All of a lock, or a part.
+				// All of a lock, or a part; nothing if nobody holds it just now.
 				name := h.name()
-				master := h.site.master(name)
-				keys, err := master.Do("KEYS", "dlock:*:"+name).AsStrSlice()
-				h.must(err)
-				if i := h.rng.IntN(len(keys) + 1); i < len(keys) {
-					keys = keys[i : i+1]
-				}
-				if len(keys) > 0 {
-					master.MustDo(append([]string{"DEL"}, keys...)...)
+				for _, master := range h.site.masters() {
+					keys, err := master.Do("KEYS", "dlock:*:"+name).AsStrSlice()
+					h.must(err)
+					if i := h.rng.IntN(len(keys) + 1); i < len(keys) {
+						keys = keys[i : i+1]
+					}
+					if len(keys) > 0 {
+						master.MustDo(append([]string{"DEL"}, keys...)...)
+					}
 				}
 			}),
 			bit: h.losses,
