@@ -53,6 +53,11 @@ func (h *modelHandle) acquire(l *modelLock, req store.Request) (g store.Grant, p
 	e := &modelEntry{Request: req, via: h}
 	place := m.find(l.queue, req.ID)
 	ok, token := m.decide(l, e)
+	nested := false
+	if req.Queue && m.is("re-entry that may wait does") {
+		nested, _, _ = m.rule2(l, e)
+		ok = ok && !nested
+	}
 	if m.is("not atomic: acquire") && ok {
 		m.gap()
 	}
@@ -60,7 +65,7 @@ func (h *modelHandle) acquire(l *modelLock, req store.Request) (g store.Grant, p
 		m.grant(l, e, token, false)
 		return m.held(l, e), 0, nil
 	}
-	if entry, _, _ := m.rule2(l, e); entry && !m.is("upgrade waits") {
+	if entry, _, _ := m.rule2(l, e); entry && !nested && !m.is("upgrade waits") {
 		if !m.is("a refused upgrade keeps its place") {
 			m.leave(l, req.ID, true)
 		}
@@ -99,6 +104,9 @@ func (h *modelHandle) acquire(l *modelLock, req store.Request) (g store.Grant, p
 		place.end = m.now().Add(req.WaitTTL)
 	}
 	position := slices.Index(l.queue, place) + 1
+	if m.is("the dead are counted") {
+		position += l.died
+	}
 	g.Retry = m.retry(l, e, position)
 	if m.is("Acquire waits") {
 		pause = 15 * time.Second

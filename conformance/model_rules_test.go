@@ -18,6 +18,10 @@ func (m *model) expire(l *modelLock) {
 		}
 		return m.dead(e.end) && !m.is("dead waiters stay")
 	})
+	l.died += n - len(l.holds) - len(l.queue)
+	if len(l.holds) == 0 && m.is("places end with the holds") && n > len(l.queue) {
+		l.queue = nil
+	}
 	if len(l.holds) == 0 && m.is("tokens start again after expiry") && n > 0 {
 		m.last = 0
 	}
@@ -87,7 +91,7 @@ func (m *model) compatible(l *modelLock, e *modelEntry) bool {
 			continue
 		}
 		switch {
-		case h.Mode == store.Shared && e.Mode == store.Shared,
+		case h.Mode == store.Shared && e.Mode == store.Shared && !(e.Queue && m.is("readers that may wait do")),
 			h.Mode == store.Shared && m.is("writer beside readers"),
 			e.Mode == store.Shared && m.is("readers beside a writer"),
 			h.Mode == store.Exclusive && e.Mode == store.Exclusive && !e.Queue && m.is("impatient writers do not see a writer"):

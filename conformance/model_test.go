@@ -36,6 +36,7 @@ type modelLock struct {
 	holds, queue []*modelEntry
 	buried       map[string]time.Time
 	fresh        bool // this is the first call for the name
+	died         int  // holds and waiters
 }
 
 type modelEntry struct {

@@ -101,6 +101,31 @@ var placeCases = []testCase{
 		},
 	},
 	{
+		name: "dead waiters are not counted",
+		says: "Position int // place in the queue: 1 is the head", needs: fair,
+		run: func(h *harness) {
+			h.exclusive("A").hold()
+			h.exclusive("D").place(h.ttl).queue()
+			h.after(h.last, h.ttl)
+			if w := h.exclusive("W"); w.queue().Position != 1 {
+				w.wrong("position=1, for who was before is dead")
+			}
+		},
+	},
+	{
+		name: "outlasts hold and head",
+		says: "An expiry noticed by whatever operation comes next promotes", needs: fair,
+		run: func(h *harness) {
+			h.exclusive("A").lease(h.ttl).hold()
+			w1, w2 := h.exclusive("W1").place(h.ttl), h.exclusive("W2")
+			w1.queue()
+			w2.queue()
+			h.after(h.last, h.ttl)
+			h.exclusive("B").refused(store.ErrHeld)
+			h.wantHolders(w2)
+		},
+	},
+	{
 		name: "dead writer among readers",
 		says: "An entry whose deadline is not after the store's present is dead, and every operation treats it as absent.", needs: fair,
 		run: func(h *harness) {

@@ -86,6 +86,34 @@ var reentryCases = []testCase{
 		},
 	},
 	{
+		name: "exclusive that may wait",
+		says: saysReentry, needs: fair,
+		run: func(h *harness) {
+			token := h.exclusive("A").hold().Token
+			inner := h.exclusive("A").waiting()
+			inner.wantReentry(token, 2)
+			inner.release()
+			w := h.exclusive("W")
+			w.queue()
+			h.exclusive("A").waiting().wantReentry(token, 2)
+			h.wantQueue(w)
+		},
+	},
+	{
+		name: "shared that may wait",
+		says: saysReentryRO, needs: fair,
+		run: func(h *harness) {
+			token := h.shared("A").hold().Token
+			inner := h.shared("A").waiting()
+			inner.wantReentry(token, 2)
+			inner.release()
+			w := h.exclusive("W")
+			w.queue()
+			h.shared("A").waiting().wantReentry(token, 2)
+			h.wantQueue(w)
+		},
+	},
+	{
 		name: "exclusive past waiters",
 		says: saysReentry, needs: fair,
 		run: func(h *harness) {

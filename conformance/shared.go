@@ -17,6 +17,20 @@ var sharedCases = []testCase{
 		},
 	},
 	{
+		name: "readers that may wait",
+		says: "it is granted, with a new token, if it is compatible with all live holds and no live waiter is ahead of it",
+		run: func(h *harness) {
+			a, b := h.shared("A"), h.shared("B").waiting()
+			a.hold()
+			b.hold()
+			b.release()
+			h.shared("C").buryAbsent()
+			b = h.shared("B").waiting()
+			b.hold()
+			h.wantHolders(a, b)
+		},
+	},
+	{
 		name: "last reader out",
 		says: "it is granted, with a new token, if it is compatible with all live holds",
 		run: func(h *harness) {
