@@ -53,11 +53,11 @@ func foreign(text string) bool {
 // codes. A reply is looked for in the whole chain, which rueidis.IsRedisErr
 // does not do.
 func replyIs(err error, codes ...string) bool {
-	var reply *rueidis.RedisError
-	if !errors.As(err, &reply) {
+	if err == nil {
 		return false
 	}
-	return hasCode(reply.Error(), codes...)
+	var reply *rueidis.RedisError
+	return errors.As(err, &reply) && hasCode(reply.Error(), codes...)
 }
 
 func hasCode(text string, codes ...string) bool {

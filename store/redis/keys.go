@@ -16,41 +16,42 @@ const partitions = 64
 // layout builds key and channel names: prefix:{partition}:kind:name. The tag is
 // the first pair of braces because the prefix has none.
 type layout struct {
-	prefix string
-	start  [partitions]string // "prefix:{p}:"
+	prefix   string
+	start    [partitions]string // "prefix:{p}:"
+	counters [partitions]string // the keys of the last tokens
 }
 
 func newLayout(prefix string) *layout {
 	l := &layout{prefix: prefix}
 	for p := range l.start {
 		l.start[p] = prefix + ":{" + strconv.Itoa(p) + "}:"
+		l.counters[p] = l.start[p] + "token"
 	}
 	return l
 }
 
 // partition says which partition a name belongs to: its CRC-32 (IEEE) modulo
-// their number.
+// their number. [crc32.ChecksumIEEE] would want a copy of the name.
 func partition(name string) int {
-	return int(crc32.ChecksumIEEE([]byte(name)) % partitions)
+	crc := ^uint32(0)
+	for i := range len(name) {
+		crc = crc32.IEEETable[byte(crc)^name[i]] ^ crc>>8
+	}
+	return int(^crc % partitions)
 }
-
-// counter is the key of the partition's last token.
-func (l *layout) counter(p int) string { return l.start[p] + "token" }
 
 // channel is where a client hears of its requests in the partition.
 func (l *layout) channel(p int, client string) string { return l.start[p] + "wake:" + client }
 
-// appendKeys appends the two keys of a name, in the order of the scripts.
-func (l *layout) appendKeys(keys []string, name string) []string {
-	start := l.start[partition(name)]
-	return append(keys, start+"lock:"+name, start+"order:"+name)
+// keys are those of the scripts that work on one name, in their order: the counter
+// of its partition, its lock, its order.
+func (l *layout) keys(name string) []string {
+	return l.appendKeys(make([]string, 0, 3), name)
 }
 
-// keys are those of the scripts that work on one name.
-func (l *layout) keys(name string) []string {
-	keys := make([]string, 1, 3)
-	keys[0] = l.counter(partition(name))
-	return l.appendKeys(keys, name)
+func (l *layout) appendKeys(keys []string, name string) []string {
+	p := partition(name)
+	return append(keys, l.counters[p], l.start[p]+"lock:"+name, l.start[p]+"order:"+name)
 }
 
 // typeOf is the Redis type of a key of this format, "" for other keys.
@@ -76,7 +77,7 @@ func (l *layout) anyLock() string {
 	return globEscaper.Replace(l.prefix) + ":{*}:lock:*"
 }
 
-// name is the inverse of appendKeys for a lock key, false for other keys.
+// name is the inverse of keys for that of a lock, false for other keys.
 func (l *layout) name(key string) (string, bool) {
 	rest, ok := strings.CutPrefix(key, l.prefix+":{")
 	if !ok {

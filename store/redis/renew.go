@@ -69,7 +69,7 @@ func (s *Store) batches(holds []store.Ref) []*renewal {
 			all = append(all, b)
 		}
 		b.index = append(b.index, i)
-		b.keys = append(b.keys, s.keys.keys(ref.Name)...)
+		b.keys = s.keys.appendKeys(b.keys, ref.Name)
 		b.args = append(b.args, ref.ID, millis(ref.TTL))
 		if len(b.index) == batch {
 			open[p] = nil
@@ -107,7 +107,8 @@ func (s *Store) settle(ctx context.Context, b *renewal, holds []store.Ref, reply
 
 // renewed reads one answer of the renew script.
 func renewed(answer rueidis.RedisMessage) error {
-	if text, err := answer.ToString(); err == nil {
+	if answer.IsString() {
+		text, _ := answer.ToString()
 		return outcomeText(text)
 	}
 	switch n, err := answer.AsInt64(); {
