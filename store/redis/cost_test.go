@@ -63,12 +63,48 @@ func TestCallsOfALoneHold(t *testing.T) {
 	use()
 	want := map[string]int{
 		"evalsha": 3,
-		"exists":  1, "time": 1, "set": 1, "hset": 1, "pexpire": 1 + 1, // acquire, and the last for renew
-		"hlen": 1 + 1, "hexists": 1, // renew, and one HLEN for release
-		"hdel": 1, // release
+		"hlen":    1 + 1 + 1,                                // each
+		"time":    1, "set": 1, "hset": 1, "pexpire": 1 + 1, // acquire, and the last for renew
+		"hexists": 1, // renew
+		"hdel":    1, // release
 	}
 	if got := commands(server); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("commands of an acquire, a renew and a release:\ngot  %v\nwant %v", got, want)
+	}
+}
+
+// TestCallsOfAPlace: what the header of acquire states. Behind a lone hold, and
+// behind another who waits.
+func TestCallsOfAPlace(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := listening(t, server.URL()) // and the scripts are loaded
+	for _, mode := range []store.Mode{store.Exclusive, store.Shared} {
+		held := newRequest(0)
+		held.Name, held.Mode = mode.String(), mode
+		if _, err := s.Acquire(t.Context(), held); err != nil {
+			t.Fatal(err)
+		}
+		for waiters, want := range []map[string]int{
+			{
+				"evalsha": 1, "hlen": 1, "get": 1, "time": 1, "hgetall": 1, "pexpiretime": 1, "zcard": 1,
+				"zadd": 1, "hset": 1, "pexpireat": 2,
+			},
+			{
+				"evalsha": 1, "hlen": 1, "get": 1, "time": 1, "hmget": 1, "zrange": 1,
+				"zadd": 1, "hset": 1, "pexpireat": 2, "zrank": 1,
+			},
+		} {
+			req := newRequest(1 + waiters)
+			req.Name, req.Queue = held.Name, true
+			server.MustDo("CONFIG", "RESETSTAT")
+			if g, err := s.Acquire(t.Context(), req); err != nil || g.Position != 1+waiters {
+				t.Fatal(g, err)
+			}
+			if got := commands(server); fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("commands of a request that waits behind a hold, %v, and %d others:\ngot  %v\nwant %v", mode, waiters, got, want)
+			}
+		}
 	}
 }
 
@@ -80,11 +116,11 @@ func TestCallsOfAHandOver(t *testing.T) {
 	s := open(t, server.URL())
 	want := map[int]map[string]int{
 		1: {
-			"evalsha": 1, "hlen": 1, "hmget": 1, "zrange": 1, "time": 1, "hget": 1, // looks
+			"evalsha": 1, "hlen": 1, "zrange": 1, "hmget": 1, "time": 1, // looks
 			"set": 1, "del": 1, "hset": 1, "pexpire": 1, "spublish": 1,
 		},
 		2: {
-			"evalsha": 1, "hlen": 1, "hmget": 1, "zrange": 1, "zmscore": 1, "time": 1, "hget": 2,
+			"evalsha": 1, "hlen": 1, "zrange": 1, "zmscore": 1, "hmget": 1, "time": 1, "hget": 1,
 			"set": 1, "zrem": 1, "zadd": 1, "hdel": 1, "hset": 1, "pexpireat": 2, "spublish": 1,
 		},
 	}

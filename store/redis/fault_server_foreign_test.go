@@ -287,6 +287,63 @@ func script(garbage []byte, name string) (commands [][]string) {
 // waited for. No call panics or hangs; each gives an answer or a typed error;
 // and once all holds are broken the lock can be taken: nothing that is no lock
 // looks for ever like one that is held.
+// Somebody deleted a part of a lock, or wrote over it, and then a request comes
+// that would wait. What is left is no lock, and what cannot be read stays as it is.
+func TestFault43PartsOfALock(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := listening(t, server.URL())
+	ask := func(name string, n int, place time.Duration) (store.Grant, error) {
+		req := want(name, n)
+		req.Queue, req.WaitTTL = true, place
+		return s.Acquire(bounded(t), req)
+	}
+	held := func(name string, n int) {
+		t.Helper()
+		g, err := ask(name, n, time.Minute)
+		require.NoError(t, err)
+		require.True(t, g.Held)
+	}
+
+	// The hash, so that the order is of nobody.
+	held("hash", 1)
+	_, err := ask("hash", 2, time.Minute)
+	require.NoError(t, err)
+	server.MustDo("DEL", redis.LockKey("hash"))
+	held("hash", 3)
+	_, err = ask("hash", 4, time.Minute)
+	require.NoError(t, err)
+	state, err := s.Inspect(bounded(t), "hash")
+	require.NoError(t, err)
+	require.Len(t, state.Holders, 1)
+	require.Len(t, state.Queue, 1)
+
+	// A hold, of those that the hash counts, beside a waiter who has died.
+	held("hold", 1)
+	_, err = ask("hold", 2, 20*time.Millisecond)
+	require.NoError(t, err)
+	server.MustDo("ZREM", redis.KeysOf("hold")[2], "h:"+want("", 1).ID)
+	time.Sleep(25 * time.Millisecond) // time of the server, which nothing here can move
+	held("hold", 3)
+
+	// The words of a lone hold.
+	for i, fields := range [][]string{
+		{"o:" + want("", 1).Owner, "1", "i:" + want("", 1).ID, "not the record of a hold"},
+		{"owner", "1", "i:" + want("", 1).ID, "x " + want("", 1).Owner + " 1 1 label"},
+		{"o:" + want("", 1).Owner, "1", "i:z", "x " + want("", 1).Owner + " 1 1 label"},
+	} {
+		name := fmt.Sprint("words ", i)
+		key := redis.LockKey(name)
+		server.MustDo(append([]string{"HSET", key}, fields...)...)
+		server.MustDo("PEXPIRE", key, "60000")
+		before := server.MustDo("DUMP", key)
+		_, err = ask(name, 2, time.Minute)
+		require.ErrorIs(t, err, store.ErrForeignKey)
+		require.Equal(t, before, server.MustDo("DUMP", key))
+		require.Equal(t, "0", server.MustDo("EXISTS", redis.KeysOf(name)[2]), "nothing was written")
+	}
+}
+
 func FuzzFault43Garbage(f *testing.F) {
 	for kind := range byte(9) {
 		for key := range byte(3) {

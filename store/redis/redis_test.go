@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"sync/atomic"
 	"testing"
 
 	"github.com/dlock-go/dlock/conformance"
@@ -36,6 +37,46 @@ func TestConformance(t *testing.T) {
 		server.MustDo("SET", key, "not a lock")
 	}))
 }
+
+// Of a handle that has begun to listen, the first answer to a request counts: it
+// does not ask again, as one does that has only just subscribed.
+func TestConformanceOfListeners(t *testing.T) {
+	server := redistest.Start(t)
+	s := suite(server.URL(), func(key string) { server.MustDo("SET", key, "not a lock") })
+	s.New = func(t testing.TB) store.Store { return listening(t, server.URL()) }
+	s.Peer = func(t testing.TB, _ store.Store) store.Store { return listening(t, server.URL()) }
+	conformance.RunSuite(t, s)
+}
+
+// listening returns a handle that is subscribed to the events of all partitions,
+// for a minute at least.
+func listening(t testing.TB, url string) *redis.Store {
+	t.Helper()
+	s := open(t, url)
+	for heard := make(map[int]bool); len(heard) < 64; {
+		held, waits := newRequest(int(requests.Add(1))), newRequest(int(requests.Add(1)))
+		waits.Name, waits.Queue = held.Name, true
+		p := redis.Partition(held.Name)
+		if heard[p] {
+			continue
+		}
+		heard[p] = true
+		for _, r := range []store.Request{held, waits} {
+			if _, err := s.Acquire(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, r := range []store.Request{waits, held} {
+			if err := s.Release(t.Context(), refOf(r)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return s
+}
+
+// requests counts those of listening, which runs several times at once.
+var requests atomic.Int64
 
 func TestConformanceSentinel(t *testing.T) {
 	servers := redistest.StartSentinel(t, 1)

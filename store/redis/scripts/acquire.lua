@@ -14,13 +14,16 @@
 -- Short is how many tokens fewer than asked for are reserved, or may be. The name was free: it stands
 -- behind the token and a space, unless it is 0.
 --
--- A free name costs 5 calls: EXISTS, TIME, SET, HSET, PEXPIRE.
+-- A free name costs 5 calls: HLEN, TIME, SET, HSET, PEXPIRE. A place costs 10 behind a lone hold:
+-- HLEN, GET, TIME, HGETALL, PEXPIRETIME, ZCARD, ZADD, HSET, 2 PEXPIREAT; and 10 if others
+-- wait: HLEN, GET, TIME, HMGET, ZRANGE, ZADD, HSET, 2 PEXPIREAT, ZRANK.
 
 local call = redis.call
 
 -- include token.lua
 
-if call('EXISTS', KEYS[2]) == 0 then
+local fields = call('HLEN', KEYS[2])
+if fields == 0 then
   local token, short = take(call('TIME'), ARGV[5])
   call('HSET', KEYS[2], 'o:' .. ARGV[2], '1',
     'i:' .. ARGV[1], ARGV[3] .. ' ' .. ARGV[2] .. ' ' .. token .. ' 1 ' .. ARGV[6])
@@ -28,11 +31,18 @@ if call('EXISTS', KEYS[2]) == 0 then
   return short == 0 and token or token .. ' ' .. short
 end
 
--- include model.lua
-
 local id, owner, mode, ttl = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local tokens, label = tonumber(ARGV[5]), ARGV[6]
 local waiting, channel = string.match(ARGV[7], '^(%d+) (%S+)$')
+
+-- include queue.lua
+
+local place = waiting and line_up(fields, id, owner, mode, waiting, channel)
+if place then
+  return place
+end
+
+-- include model.lua
 
 present()
 if last >= most - tokens then

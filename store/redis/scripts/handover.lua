@@ -1,6 +1,6 @@
--- handover: what the model does when the only hold, an exclusive one, is given up and somebody
--- waits, in a quarter of the calls. For the script that includes it, after token.lua. The forms
--- and bands are those of model.lua.
+-- handover: what the model does when the only hold is given up and somebody waits, in a quarter of
+-- the calls. For the script that includes it, after token.lua. The forms and bands are those of
+-- model.lua.
 
 -- hand_over returns true if it has done so. If not, it has changed nothing: the name is in another
 -- state, or somebody has died or tampered with it.
@@ -8,10 +8,6 @@ local function hand_over(id, owner)
   local lock, order = KEYS[2], KEYS[3]
   local later = 1125899906842624
 
-  local has = call('HMGET', lock, 'exclusive', 'serial', 'o:' .. owner)
-  if has[1] ~= '1' or not has[2] or has[3] ~= '1' then
-    return false
-  end
   local front = call('ZRANGE', order, 0, 3, 'WITHSCORES')
   local head = string.match(front[1] or '', '^q:(%x+)$')
   if not head then
@@ -23,13 +19,17 @@ local function hand_over(id, owner)
     local scores = call('ZMSCORE', order, 'h:' .. id, 'd:' .. head)
     lease, patience = scores[1], scores[2]
   end
+  local has = call('HMGET', lock, 'holds', 'serial', 'o:' .. owner, 'i:' .. head)
+  if has[1] ~= '1' or not has[2] or has[3] ~= '1' then
+    return false
+  end
   local time = call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
   if not lease or tonumber(lease) < now or not patience or tonumber(patience) < later + now then
     return false
   end
   local mode, next_owner, tokens, ms, channel, label =
-    string.match(call('HGET', lock, 'i:' .. head) or '', '^([xs]) (%S+) (%d+) (%d+) (%S+) (.*)$')
+    string.match(has[4] or '', '^([xs]) (%S+) (%d+) (%d+) (%S+) (.*)$')
   if not mode then
     return false
   end
@@ -49,7 +49,7 @@ local function hand_over(id, owner)
     call('ZADD', order, deadline, 'h:' .. head)
     call('HDEL', lock, 'i:' .. id, 'o:' .. owner, 't:' .. owner, 'w:' .. next_owner)
     call('HSET', lock, 'o:' .. next_owner, '1', 'i:' .. head, record .. has[2] .. ' ' .. label,
-      't:' .. next_owner, 'x' .. token .. '=1')
+      't:' .. next_owner, 'x' .. token .. '=1', 'exclusive', '1')
     call('PEXPIREAT', lock, deadline, 'GT')
     call('PEXPIREAT', order, deadline, 'GT')
   end

@@ -5,9 +5,9 @@
 --
 -- Returns 1 if the id was there, 0 if not.
 --
--- A lone hold costs 2 calls: HLEN, HDEL. One exclusive hold for which one request waits costs 10:
--- HLEN, HMGET, ZRANGE, TIME, HGET, SET, DEL, HSET, PEXPIRE, SPUBLISH. If more wait, and the first
--- asks for an exclusive hold, it is 15.
+-- A lone hold costs 2 calls: HLEN, HDEL. The only hold, for which one request waits, costs 9: HLEN,
+-- ZRANGE, HMGET, TIME, SET, DEL, HSET, PEXPIRE, SPUBLISH. If more wait, and the first asks for an
+-- exclusive hold, it is 14.
 
 local call = redis.call
 
