@@ -381,7 +381,7 @@ func (s scant) Acquire(ctx context.Context, req store.Request) (store.Grant, err
 
 func (s scant) Listen(sink func(store.Event)) (stop func()) {
 	return s.Store.Listen(func(e store.Event) {
-		e.Short = 33 - s.most // of the 33 that are asked for, or of one
+		e.Short = 101 - s.most // of the 101 that are asked for, or of one
 		sink(e)
 	})
 }

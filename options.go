@@ -46,8 +46,9 @@ type Options struct {
 	// trip; waiters of other processes wait for as many turns, and for no turn
 	// that begins later than 10 ms after the store's grant. Each has a token of
 	// its own. It is also how many readers may join one who has a reader's lock:
-	// for as long, they share what the store has granted him. Locks of explicit owners, with MaxHold or without renewal always
-	// go through the store. Default 32, at most 1000; negative: never.
+	// for as long, they share what the store has granted him. Locks of explicit
+	// owners, with MaxHold or without renewal always go through the store.
+	// Default 100, at most 1000; negative: never.
 	LocalHandoffs int
 	// OnLost is called once, on a goroutine of its own, for every grant that is
 	// lost, with the oldest of its handles that is not unlocked yet, after

@@ -42,7 +42,7 @@ type tenure struct {
 const handoverWindow = 10 * time.Millisecond
 
 const (
-	defaultLocalHandoffs = 32
+	defaultLocalHandoffs = 100
 	maxLocalHandoffs     = 1000
 )
 
