@@ -18,6 +18,7 @@ type pace struct {
 	next     time.Time // when to ask
 	giveUp   time.Time // unless an answer is confirmed before
 	sent     time.Time // the last request
+	heard    bool      // the request before was confirmed
 	inFlight bool
 	again    bool // a reason to ask again came while a request was in flight
 	pause    backoff
@@ -49,8 +50,9 @@ func (a *acquisition) ask(at *attempt) (award, error) {
 	for ; ; now = time.Now() {
 		if !p.inFlight && !now.Before(p.next) {
 			p.inFlight, p.again, p.sent = true, false, now
-			if !now.Before(p.giveUp) { // it is we who ask so late, not the store that is silent
-				p.giveUp = now.Add(a.terms.timeout)
+			due := now.Add(min(a.terms.timeout, patience))
+			if late := !now.Before(p.giveUp); late || p.heard && p.giveUp.Before(due) {
+				p.giveUp = due // it is we who ask so late, not the store that is silent
 			}
 			at.send(now)
 		}
@@ -74,7 +76,7 @@ func (a *acquisition) ask(at *attempt) (award, error) {
 					return award{}, ErrTooManyWaiters
 				}
 				p.pause.reset()
-				p.giveUp = r.sent.Add(patience)
+				p.heard, p.giveUp = true, r.sent.Add(patience)
 				p.next = time.Now().Add(max(min(r.grant.Retry, a.terms.waitTTL/3), minSleep))
 				if p.again {
 					p.next = earlier(p.next, p.sent.Add(askGap))
@@ -82,7 +84,7 @@ func (a *acquisition) ask(at *attempt) (award, error) {
 			case certain(r.err):
 				return award{}, r.err
 			default:
-				p.next = time.Now().Add(p.pause.next())
+				p.heard, p.next = false, time.Now().Add(p.pause.next())
 				if !p.next.Before(p.giveUp) {
 					return award{}, unavailable(r.err)
 				}

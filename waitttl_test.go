@@ -1,12 +1,14 @@
 package dlock_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/internal/faultstore"
+	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -125,4 +127,42 @@ func TestAsksLessOftenThanTheTTL(t *testing.T) {
 		require.NoError(t, err)
 		assert.NoError(t, h.Unlock())
 	})
+}
+
+// prompt is a store that takes a millisecond for an answer, and tells a waiter to
+// ask again so late that a lease has nearly gone by.
+type prompt struct {
+	store.Store
+	retry time.Duration
+}
+
+func (s prompt) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
+	time.Sleep(time.Millisecond)
+	g, err := s.Store.Acquire(ctx, req)
+	g.Retry = s.retry
+	return g, err
+}
+
+// An ask that is sent when nothing was confirmed for nearly a TTL, because the store
+// wished it so, has as much time for its answer as any other.
+func TestAskedAgainAtTheEndOfTTL(t *testing.T) {
+	const ttl = 2 * time.Second
+	for before := range 4 {
+		synctest.Test(t, func(t *testing.T) {
+			s := memory.New()
+			first := mustLock(t, t.Context(), open(t, s, nil).Mutex("m"))
+			c := open(t, prompt{s.Peer(), ttl - time.Duration(before)*time.Millisecond/2}, &dlock.Options{TTL: ttl, WaitTTL: time.Minute})
+			done := make(chan error, 1)
+			go func() {
+				h, err := c.Mutex("m").LockContext(t.Context())
+				if err == nil {
+					err = h.Unlock()
+				}
+				done <- err
+			}()
+			time.Sleep(10 * ttl)
+			require.NoError(t, first.Unlock())
+			assert.NoError(t, <-done)
+		})
+	}
 }
