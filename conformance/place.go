@@ -116,11 +116,16 @@ var placeCases = []testCase{
 		name: "outlasts hold and head",
 		says: "An expiry noticed by whatever operation comes next promotes", needs: fair,
 		run: func(h *harness) {
-			h.exclusive("A").lease(h.ttl).hold()
+			end := 2*h.ttl + h.lag
+			h.exclusive("A").lease(end).hold()
+			held := h.last
 			w1, w2 := h.exclusive("W1").place(h.ttl), h.exclusive("W2")
 			w1.queue()
+			place := h.last
 			w2.queue()
-			h.after(h.last, h.ttl)
+			h.after(place, h.ttl)
+			h.rely(held, end) // the head has died before the hold
+			h.after(held, end)
 			h.exclusive("B").refused(store.ErrHeld)
 			h.wantHolders(w2)
 		},

@@ -461,6 +461,24 @@ func TestFault87TokensNearTheirLimit(t *testing.T) {
 	require.ErrorIs(t, w.fails(began, lease+slack), dlock.ErrForeignKey)
 	_, err = q.Mutex("last").TryLockContext(bounded(t))
 	require.ErrorIs(t, err, dlock.ErrForeignKey)
+
+	// A hold for which one waits just now, or two.
+	for waiters := 1; waiters <= 2; waiters++ {
+		name := fmt.Sprint("last of ", waiters)
+		preset(name, 1)
+		held := want(name, 1000)
+		for i := range 1 + waiters {
+			r := want(name, 1000+i)
+			r.Queue = true
+			_, err := p.store.Acquire(bounded(t), r)
+			require.NoError(t, err)
+		}
+		preset(name, limit-1)
+		require.NoError(t, p.store.Release(bounded(t), of(held)))
+		state, err := p.store.Inspect(bounded(t), name)
+		require.NoError(t, err)
+		require.Empty(t, state.Holders)
+	}
 }
 
 // Tokens of one name grow across all that loses or moves data.
@@ -473,7 +491,7 @@ func TestTokensGrow(t *testing.T) {
 		t.Helper()
 		p := startProgram(t, url)
 		for range 3 {
-			for _, tokens := range []int{1, 33, 1000} {
+			for _, tokens := range []int{1, 101, 1000} {
 				r := want("a", int(last%1e6)+1)
 				r.Tokens = tokens
 				g, err := p.store.Acquire(bounded(t), r)

@@ -283,10 +283,6 @@ func script(garbage []byte, name string) (commands [][]string) {
 	return commands
 }
 
-// FuzzFault43Garbage writes garbage over a lock that is free, held, or held and
-// waited for. No call panics or hangs; each gives an answer or a typed error;
-// and once all holds are broken the lock can be taken: nothing that is no lock
-// looks for ever like one that is held.
 // Somebody deleted a part of a lock, or wrote over it, and then a request comes
 // that would wait. What is left is no lock, and what cannot be read stays as it is.
 func TestFault43PartsOfALock(t *testing.T) {
@@ -344,6 +340,10 @@ func TestFault43PartsOfALock(t *testing.T) {
 	}
 }
 
+// FuzzFault43Garbage writes garbage over a lock that is free, held, or held and
+// waited for. No call panics or hangs; each gives an answer or a typed error;
+// and once all holds are broken the lock can be taken: nothing that is no lock
+// looks for ever like one that is held.
 func FuzzFault43Garbage(f *testing.F) {
 	for kind := range byte(9) {
 		for key := range byte(3) {

@@ -1,6 +1,8 @@
 package redis_test
 
 import (
+	"hash/crc32"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -98,4 +100,14 @@ func TestConformanceMinReplicas(t *testing.T) {
 		servers.Master().MustDo("SET", key, "not a lock")
 	})
 	conformance.RunSuite(t, s)
+}
+
+// All clients of a prefix agree on the partitions of names, whatever their version.
+func TestPartition(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"", "a", "orders/1", "\x00\xff", "ключ", strings.Repeat("x", 1024)} {
+		if got, want := redis.Partition(name), int(crc32.ChecksumIEEE([]byte(name))%64); got != want {
+			t.Errorf("%q is in partition %d, want %d", name, got, want)
+		}
+	}
 }

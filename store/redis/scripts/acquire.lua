@@ -15,8 +15,8 @@
 -- behind the token and a space, unless it is 0.
 --
 -- A free name costs 5 calls: HLEN, TIME, SET, HSET, PEXPIRE. A place costs 10 behind a lone hold:
--- HLEN, GET, TIME, HGETALL, PEXPIRETIME, ZCARD, ZADD, HSET, 2 PEXPIREAT; and 10 if others
--- wait: HLEN, GET, TIME, HMGET, ZRANGE, ZADD, HSET, 2 PEXPIREAT, ZRANK.
+-- HLEN, GET, TIME, HGETALL, PEXPIRETIME, ZCARD, HSET, ZADD, 2 PEXPIREAT; and 10 if others
+-- wait: HLEN, GET, TIME, HMGET, ZRANGE, HSET, ZADD, 2 PEXPIREAT, ZRANK.
 
 local call = redis.call
 

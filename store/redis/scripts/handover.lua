@@ -37,7 +37,10 @@ local function hand_over(id, owner)
     return false -- others may have to be granted with it
   end
 
-  local token, short = take(time, tokens)
+  local taken, token, short = pcall(take, time, tokens)
+  if not taken then
+    return false -- there are no more tokens, but the hold can be given up
+  end
   local record = mode .. ' ' .. next_owner .. ' ' .. token .. ' '
   if alone then
     call('DEL', lock, order)

@@ -24,14 +24,16 @@ local function line_up(fields, id, owner, mode, waiting, channel)
     local k = string.sub(all[1], 1, 2) == 'i:' and 1 or 3
     local holder, hold = string.match(all[4 - k], '^o:(%S+)$'), string.match(all[k], '^i:(%x+)$')
     local held, token, serial = string.match(all[k + 1], '^([xs]) %S+ (%d+) (%d+) ')
-    deadline, position = call('PEXPIRETIME', lock), 1
-    if not hold or hold == id or not holder or holder == owner or not held or held ~= 'x' and mode ~= 'x' or
-      deadline < now or call('ZCARD', order) > 0 then
+    if not hold or hold == id or not holder or holder == owner or not held or held ~= 'x' and mode ~= 'x' then
       return nil
     end
-    call('ZADD', order, deadline, 'h:' .. hold, first_place + serial + 1, 'q:' .. id, later + over, 'd:' .. id)
+    deadline, position = call('PEXPIRETIME', lock), 1
+    if deadline < now or call('ZCARD', order) > 0 then
+      return nil
+    end
     call('HSET', lock, 'holds', '1', 'exclusive', held == 'x' and '1' or '0', 'serial', serial + 1,
       't:' .. holder, held .. token .. '=1', 'i:' .. id, place, 'w:' .. owner, id)
+    call('ZADD', order, deadline, 'h:' .. hold, first_place + serial + 1, 'q:' .. id, later + over, 'd:' .. id)
     call('PEXPIREAT', lock, math.max(over, deadline))
     call('PEXPIREAT', order, math.max(over, deadline))
   else
@@ -40,12 +42,13 @@ local function line_up(fields, id, owner, mode, waiting, channel)
     local held = call('ZRANGE', order, 0, string.format('(%.0f', later + now), 'BYSCORE', 'LIMIT', 0, 2, 'WITHSCORES')
     local serial = tonumber(has[3])
     deadline = tonumber(held[2])
-    if has[1] ~= '1' or has[2] ~= '1' and mode ~= 'x' or not serial or has[4] or has[5] or #held ~= 2 or
-      string.sub(held[1], 1, 2) ~= 'h:' or deadline < now then
+    local blocked = has[2] == '1' or has[2] == '0' and mode == 'x'
+    if has[1] ~= '1' or not blocked or not serial or has[4] or has[5] or #held ~= 2 or
+      string.sub(held[1], 1, 2) ~= 'h:' or deadline < now or deadline >= later then
       return nil
     end
-    call('ZADD', order, first_place + serial + 1, 'q:' .. id, later + over, 'd:' .. id)
     call('HSET', lock, 'serial', serial + 1, 'i:' .. id, place, 'w:' .. owner, has[6] and has[6] .. ' ' .. id or id)
+    call('ZADD', order, first_place + serial + 1, 'q:' .. id, later + over, 'd:' .. id)
     call('PEXPIREAT', lock, over, 'GT')
     call('PEXPIREAT', order, over, 'GT')
     position = call('ZRANK', order, 'q:' .. id) + 1
