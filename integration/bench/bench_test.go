@@ -67,13 +67,15 @@ func TestEverything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"before\n", "after\n", "### Targets", "| **dlock on etcd** |", "benchmarks.svg"} {
+	for _, part := range []string{"before\n", "after\n", "### Targets", "| **dlock on etcd** |", "benchmarks.svg", "### Readers beside others", "benchmarks-growth.svg"} {
 		if !strings.Contains(string(text), part) {
 			t.Errorf("the report has no %q:\n%s", part, text)
 		}
 	}
-	if _, err := os.Stat(strings.TrimSuffix(file, ".md") + ".svg"); err != nil {
-		t.Error(err)
+	for _, end := range []string{".svg", "-growth.svg"} {
+		if _, err := os.Stat(strings.TrimSuffix(file, ".md") + end); err != nil {
+			t.Error(err)
+		}
 	}
 	left, err := os.ReadDir(temporary)
 	if err != nil || len(left) > 0 {

@@ -233,3 +233,16 @@ func TestChart(t *testing.T) {
 		}
 	}
 }
+
+func TestGrowth(t *testing.T) {
+	var s strings.Builder
+	b := made(rowOf("crowd-10", "dlock", "server", 0.00007), rowOf("holders-100", "dlock", "serverLock", 0.0001))
+	if err := b.growth(&s); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"<svg", "µs of the server", "a hand-over, by waiters", "reader"} {
+		if !strings.Contains(s.String(), part) {
+			t.Errorf("the chart has no %q", part)
+		}
+	}
+}

@@ -21,6 +21,7 @@ type job struct {
 	Processes  int
 	Goroutines int // in each process
 	Locks      int // that a process holds
+	Readers    int // who hold the name meanwhile, owners of their own
 	Distinct   bool
 	Apart      bool
 	Reads      float64 // part of the locks that are shared

@@ -3,7 +3,7 @@
 // From the directory of this module:
 //
 //	go run ./bench                            prints the report
-//	go run ./bench -w ../docs/benchmarks.md   writes it there, and a chart beside it
+//	go run ./bench -w ../docs/benchmarks.md   writes it there, and charts beside it
 //	go run ./bench -only=distinct -profiles=DIR    profiles of a process of each, for go tool pprof
 //
 // Each measurement is made by worker processes, which are this program again.
@@ -17,6 +17,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"log"
 	"os"
 	"os/signal"
@@ -89,7 +90,7 @@ func measure(ctx context.Context, z sizes, wanted func(scenario, string) bool, f
 	}
 	log.Printf("done in %v", time.Since(began).Round(time.Second))
 	if file == "" {
-		fmt.Print(b.report(b.command(""), versions, ""))
+		fmt.Print(b.report(b.command(""), versions, "", ""))
 		return nil
 	}
 	return b.write(file, versions)
@@ -103,16 +104,18 @@ func (b *bench) command(file string) string {
 	return command
 }
 
-// write puts the report into its section of a document, and the chart beside it.
+// write puts the report into its section of a document, and the charts beside it.
 func (b *bench) write(file, versions string) error {
-	chart := strings.TrimSuffix(file, filepath.Ext(file)) + ".svg"
-	var drawn bytes.Buffer
-	if err := b.chart(&drawn); err != nil {
-		return err
+	base := strings.TrimSuffix(file, filepath.Ext(file))
+	chart, growth := base+".svg", base+"-growth.svg"
+	for path, draw := range map[string]func(io.Writer) error{chart: b.chart, growth: b.growth} {
+		var drawn bytes.Buffer
+		if err := draw(&drawn); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, drawn.Bytes(), 0o644); err != nil {
+			return err
+		}
 	}
-	text := b.report(b.command(file), versions, filepath.Base(chart))
-	if err := section.Write(file, "peers", text); err != nil {
-		return err
-	}
-	return os.WriteFile(chart, drawn.Bytes(), 0o644)
+	return section.Write(file, "peers", b.report(b.command(file), versions, filepath.Base(chart), filepath.Base(growth)))
 }

@@ -178,6 +178,7 @@ func values(r *row, sum result, done load, elapsed time.Duration) map[string]flo
 		"rate":       requests,
 		"requests":   requests / locks,
 		"perChange":  requests / changes,
+		"serverLock": done.took.Seconds() / elapsed.Seconds() / locks,
 		"server":     done.took.Seconds() / elapsed.Seconds() / changes,
 		"cpu":        sum.CPU.Seconds() / sum.Elapsed.Seconds() * 100,
 		"memory":     float64(sum.Memory) / (1 << 20),

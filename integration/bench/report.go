@@ -25,6 +25,7 @@ var columns = map[string]column{
 	"requests":   {head: "commands per lock", show: short},
 	"perChange":  {head: "commands per hand-over", show: short},
 	"server":     {head: "server time per hand-over", show: seconds},
+	"serverLock": {head: "server time per lock", show: seconds},
 	"fairness":   {head: "most/least", show: short},
 	"lost":       {head: "lost", show: whole, most: true},
 	"rate":       {head: "commands/s", show: short},
@@ -90,7 +91,7 @@ func seconds(x float64) string {
 }
 
 // report is the section of the document, in Markdown.
-func (b *bench) report(command, versions, chart string) string {
+func (b *bench) report(command, versions, chart, growth string) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "Written by `%s`.\n\n", command)
 	fmt.Fprintf(&s, "%s, %s/%s, %d processors, which servers and clients share. %s (without fsync), %s.\n",
@@ -103,7 +104,7 @@ func (b *bench) report(command, versions, chart string) string {
 	about := ""
 	for _, sc := range b.sizes.scenarios() {
 		rows := b.rowsOf(sc.id)
-		if len(rows) == 0 || strings.HasPrefix(sc.id, "crowd-") {
+		if len(rows) == 0 || sc.row != "" {
 			continue
 		}
 		fmt.Fprintf(&s, "### %s\n\n", sc.title)
@@ -113,8 +114,13 @@ func (b *bench) report(command, versions, chart string) string {
 		}
 		s.WriteString(table(rows, false) + "\n")
 	}
-	if rows := b.rowsOf("crowd-"); len(rows) > 0 {
-		fmt.Fprintf(&s, "### Waiters on one name\n\n%s\n\n%s\n", rows[0].scenario.about, table(rows, true))
+	for _, g := range growths {
+		if rows := b.rowsOf(g.prefix); len(rows) > 0 {
+			fmt.Fprintf(&s, "### %s\n\n%s\n\n%s\n", g.title, rows[0].scenario.about, table(rows, true))
+		}
+	}
+	if growth != "" {
+		fmt.Fprintf(&s, "![Time of the server for more and more waiters and readers](%s)\n\n", growth)
 	}
 	s.WriteString("### How each is used\n\n")
 	for _, l := range libraries {
@@ -153,7 +159,7 @@ func table(rows []*row, titled bool) string {
 		if titled {
 			title := ""
 			if r.scenario.title != last {
-				title, last = strings.TrimSuffix(r.scenario.title, " on one name"), r.scenario.title
+				title, last = r.scenario.row, r.scenario.title
 			}
 			line = append(line, title)
 		}

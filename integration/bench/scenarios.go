@@ -10,6 +10,7 @@ import (
 type scenario struct {
 	id        string
 	title     string
+	row       string // in a table of several scenarios
 	about     string
 	job       job
 	libraries []string // ids
@@ -25,7 +26,7 @@ type sizes struct {
 	distinct []int // goroutines on names of their own
 	waiters  int   // idle
 	held     []int
-	crowds   []int // waiters on one name
+	crowds   []int // on one name: waiters, or readers who hold
 }
 
 func usual(time time.Duration, reps int) sizes {
@@ -46,6 +47,7 @@ var (
 	mixed   = []string{"dlock", "dlock-store", "redsync-5ms", "redislock-5ms", "rueidislock", "etcd-dlock", "etcd-dlock-store", "concurrency"}
 	keeping = []string{"dlock", "redsync", "redislock", "rueidislock", "etcd-dlock", "concurrency"}
 	crowded = []string{"dlock", "publish", "redislock-5ms", "rueidislock"}
+	reading = []string{"dlock"}
 )
 
 // The columns of the tables.
@@ -57,6 +59,7 @@ var (
 	ofIdle     = []string{"rate", "cpu", "goroutines"}
 	ofHeld     = []string{"rate", "renewal", "cpu", "memory", "goroutines", "lost"}
 	ofCrowd    = []string{"server", "perChange", "changes", "fairness", "lost"}
+	ofReaders  = []string{"serverLock", "requests", "locks", "p50"}
 )
 
 // scenarios in the order of the report.
@@ -119,13 +122,23 @@ func (z sizes) scenarios() (all []scenario) {
 	})
 	for _, n := range z.crowds {
 		add(scenario{
-			id: fmt.Sprint("crowd-", n), title: fmt.Sprintf("%s on one name", count(n, "waiter")),
+			id: growing("crowd-", n), title: count(n, "waiter") + " on one name", row: count(n, "waiter"),
 			about: "One process. With dlock each has an owner of its own and so waits at the server, not in the line of its process.",
 			job:   job{Kind: "turns", Goroutines: n + 1, Apart: true, Warm: z.time}, libraries: crowded, columns: ofCrowd,
 		})
 	}
+	for _, n := range z.crowds {
+		add(scenario{
+			id: growing("holders-", n), title: "A reader beside " + count(n, "other"), row: count(n, "reader"),
+			about: "One more locks and unlocks, beside readers who hold the name, each an owner of its own.",
+			job:   job{Kind: "turns", Goroutines: 1, Apart: true, Reads: 1, Readers: n, Warm: z.time}, libraries: reading, columns: ofReaders,
+		})
+	}
 	return all
 }
+
+// growing is the id of the scenario for n of what the prefix stands for.
+func growing(prefix string, n int) string { return fmt.Sprint(prefix, n) }
 
 func count(n int, what string) string {
 	if n == 1 {

@@ -27,6 +27,15 @@ func takeTurns(j job, say func(message), await func()) error {
 	if err != nil {
 		return err
 	}
+	for range j.Readers {
+		l, err := c.locker(j.name(0), use{apart: true, reads: true})
+		if err == nil {
+			err = l.lock(true)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	var phase atomic.Int32
 	turners := make([]*turner, j.Goroutines)
 	for i := range turners {
