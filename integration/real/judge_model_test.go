@@ -10,7 +10,7 @@ import (
 )
 
 // search bounds the time that Porcupine may take for one name.
-const search = 20 * time.Second
+const search = time.Minute
 
 // checkModel has Porcupine decide for each name whether what the store has
 // answered has an order that the model allows.
