@@ -15,6 +15,19 @@ func (c *claim) wantReentry(token uint64, n int) {
 	}
 }
 
+// reenterThoughItMayWait re-enters by requests that may wait, alone and past a
+// waiting writer.
+func (h *harness) reenterThoughItMayWait(claim func(label string) *claim) {
+	token := claim("A").hold().Token
+	inner := claim("A").waiting()
+	inner.wantReentry(token, 2)
+	inner.release()
+	w := h.exclusive("W")
+	w.queue()
+	claim("A").waiting().wantReentry(token, 2)
+	h.wantQueue(w)
+}
+
 var reentryCases = []testCase{
 	{
 		name: "exclusive under exclusive",
@@ -88,30 +101,12 @@ var reentryCases = []testCase{
 	{
 		name: "exclusive that may wait",
 		says: saysReentry, needs: fair,
-		run: func(h *harness) {
-			token := h.exclusive("A").hold().Token
-			inner := h.exclusive("A").waiting()
-			inner.wantReentry(token, 2)
-			inner.release()
-			w := h.exclusive("W")
-			w.queue()
-			h.exclusive("A").waiting().wantReentry(token, 2)
-			h.wantQueue(w)
-		},
+		run: func(h *harness) { h.reenterThoughItMayWait(h.exclusive) },
 	},
 	{
 		name: "shared that may wait",
 		says: saysReentryRO, needs: fair,
-		run: func(h *harness) {
-			token := h.shared("A").hold().Token
-			inner := h.shared("A").waiting()
-			inner.wantReentry(token, 2)
-			inner.release()
-			w := h.exclusive("W")
-			w.queue()
-			h.shared("A").waiting().wantReentry(token, 2)
-			h.wantQueue(w)
-		},
+		run: func(h *harness) { h.reenterThoughItMayWait(h.shared) },
 	},
 	{
 		name: "exclusive past waiters",
