@@ -33,7 +33,9 @@ var errServed = errors.New("served by another goroutine")
 // happened. Events make it fast; none is needed for progress.
 //
 // An unknown outcome is asked again under the same id, with growing pauses,
-// until nothing has been confirmed for a whole TTL, or StoreTimeout for a try.
+// until nothing has been confirmed for a whole TTL, or StoreTimeout for a try. An ask
+// that begins near the end of that, because the store wished it so or the process
+// stood still, has StoreTimeout for its answer.
 // After an error the attempt has to be left; after errServed another call of ask
 // may go on with it.
 func (a *acquisition) ask(at *attempt) (award, error) {
