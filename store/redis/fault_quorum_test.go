@@ -61,30 +61,48 @@ func TestFault18QuorumFailoverToStaleReplica(t *testing.T) {
 }
 
 // TestFault19QuorumOldMasterKeepsAccepting: one client still sees the old master of a
-// node and another one the new, which is empty. A node of a quorum should have no
-// failover; if it has, LongestLease has to be longer by the time for which an old
-// master may go on.
+// node and another one the new, which was promoted before it had the lock and has
+// been up for longer than any lease. A node of a quorum should have no failover; if
+// it has, LongestLease has to be longer by the time for which an old master may go on.
 func TestFault19QuorumOldMasterKeepsAccepting(t *testing.T) {
-	m, successor := startMasters(t, 3), redistest.Start(t)
-	m.opts.LongestLease = 2 * quorumLease
-	pa, behindA := m.proxies()
-	pb, behindB := m.proxies()
-	a, b := m.open(behindA...), m.open(behindB...)
-	pa[2].Blackhole(true)
-	h := m.lock(a, "n")
-	pb[0].Retarget(successor.Addr)
-	m.busy(b, "n")
-	time.AfterFunc(quorumLease/2, func() { pa[0].Retarget(successor.Addr) })
-	told := make(chan time.Time, 1)
-	go func() { <-h.Done(); told <- time.Now() }()
-	_, next := m.free(b, "n")
-	select {
-	case <-told:
-	default:
-		t.Error("another was granted before the holder was told")
-	}
-	if next <= h.Token() {
-		t.Errorf("token %d after %d", next, h.Token())
+	for _, c := range []struct {
+		name  string
+		delay time.Duration // of the old master, for the second client
+	}{
+		{"the second client knows both", 0},
+		{"the second client has not met the old one", 100 * time.Millisecond},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			m := startMasters(t, 3)
+			m.opts.LongestLease = 2 * quorumLease
+			successor := startReplica(t, m.servers[0])
+			successor.MustDo("REPLICAOF", "NO", "ONE")
+			pa, behindA := m.proxies()
+			pb, behindB := m.proxies()
+			a := m.open(behindA...)
+			pb[0].Delay(c.delay)
+			b := quorumOver(t, m.opts, behindB...)
+			m.free(b, "probe b")
+			pb[0].Delay(0)
+
+			pa[2].Blackhole(true)
+			h := m.lock(a, "n")
+			pb[0].Retarget(successor.Addr)
+			m.busy(b, "n")
+			time.AfterFunc(quorumLease/2, func() { pa[0].Retarget(successor.Addr) })
+			told := make(chan time.Time, 1)
+			go func() { <-h.Done(); told <- time.Now() }()
+			_, next := m.free(b, "n")
+			select {
+			case <-told:
+			default:
+				t.Error("another was granted before the holder was told")
+			}
+			if next <= h.Token() {
+				t.Errorf("token %d after %d", next, h.Token())
+			}
+		})
 	}
 }
 
