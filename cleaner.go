@@ -32,12 +32,14 @@ type chore struct {
 
 // add has what an attempt has at the store released in the background.
 func (k *cleaner) add(a *attempt) {
-	ref := a.ref()
-	// A request that is still on its way may be applied as late as its timeout
-	// and live a TTL from then.
+	ref, life := a.ref(), a.req.TTL
+	if a.req.Queue {
+		life = max(life, 2*a.req.WaitTTL) // a place may be granted at its end
+	}
+	// A request that is still on its way may be applied as late as its timeout.
 	timeout := k.client.opts.timeout(ref.TTL)
 	k.mu.Lock()
-	k.chores = append(k.chores, chore{a, ref, time.Now().Add(timeout + ref.TTL)})
+	k.chores = append(k.chores, chore{a, ref, time.Now().Add(timeout + life)})
 	k.pending++
 	start := k.workers < maxCleaners
 	if start {

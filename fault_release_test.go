@@ -1,6 +1,7 @@
 package dlock_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -159,4 +160,32 @@ func TestFault31ReleaseRefusedForAWhile(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Whoever waited has given up and cannot say so, and the store grants the place at
+// the end of its time. What is to be released lives longer for that; it is released
+// when the store can be reached again, and not left to its lease.
+func TestFault08ReleaseOfAPlaceThatWasGranted(t *testing.T) {
+	const waitTTL = 5 * time.Second
+	inWorld(t, &dlock.Options{TTL: 3 * time.Second, WaitTTL: waitTTL}, func(t *testing.T, w *world) {
+		h := w.lock(w.c1, "a")
+		ctx, cancel := context.WithCancel(t.Context())
+		gaveUp := make(chan error, 1)
+		go func() {
+			_, err := w.c2.Mutex("a").LockContext(ctx)
+			gaveUp <- err
+		}()
+		synctest.Wait()
+		heal := w.s2.Outage(faultstore.DropRequest())
+		cancel()
+		require.ErrorIs(t, <-gaveUp, context.Canceled)
+		time.Sleep(waitTTL - time.Millisecond)
+		w.unlock(h)
+		require.Len(t, w.inspect("a").Holders, 1)
+		time.Sleep(waitTTL - time.Second)
+		require.Len(t, w.inspect("a").Holders, 1)
+		heal()
+		time.Sleep(200 * time.Millisecond) // the longest pause of a cleaner
+		require.Empty(t, w.inspect("a").Holders)
+	})
 }

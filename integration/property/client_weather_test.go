@@ -49,7 +49,7 @@ func (w *world) closeClient(t *rapid.T) {
 		if err != nil && !errors.Is(err, dlock.ErrUnavailable) {
 			t.Fatalf("Close: %v", err)
 		}
-		w.restless = latest(w.restless, time.Now().Add(leaseTTL+w.options.WaitTTL+2*time.Second))
+		w.restless = latest(w.restless, time.Now().Add(w.timeout()+max(leaseTTL, 2*w.options.WaitTTL)+2*time.Second)) // a place may be granted at its end
 	}
 	for _, h := range w.handles {
 		if h.client == c && h.state == held {

@@ -97,6 +97,29 @@ func TestReleaseReachesNodesLater(t *testing.T) {
 	})
 }
 
+// TestReleaseReachesAPlaceGrantedMeanwhile: a node that cannot be reached grants a
+// place that was given up, at the end of its time.
+func TestReleaseReachesAPlaceGrantedMeanwhile(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a, b := s.client(), s.client()
+		ra, rb := request("a", 1), waiting(request("b", 1))
+		rb.WaitTTL = lease
+		s.hold(a, ra)
+		s.refused(b, rb, nil)
+		heal := b.cut(down, 2)
+		s.release(b, rb)
+		time.Sleep(lease - time.Second)
+		s.release(a, ra)
+		synctest.Wait()
+		want(t, "holders at node 2", s.holders(2), "b")
+		time.Sleep(lease - time.Second)
+		want(t, "holders at node 2", s.holders(2), "b")
+		heal()
+		time.Sleep(300 * time.Millisecond)
+		want(t, "holders at node 2", s.holders(2), "")
+	})
+}
+
 // TestLateReleaseOfAnEarlierTry: what a request gave back in vain may arrive when the
 // same request has been granted; the node it arrives at must not have been needed.
 func TestLateReleaseOfAnEarlierTry(t *testing.T) {
