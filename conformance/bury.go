@@ -46,6 +46,28 @@ var buryCases = []testCase{
 		},
 	},
 	{
+		name: "beside readers",
+		says: saysBury,
+		run: func(h *harness) {
+			for _, labels := range [][]string{{"A", "B"}, {"A", "B", "C"}} {
+				var readers []*claim
+				for _, label := range labels {
+					r := h.shared(label)
+					r.hold()
+					readers = append(readers, r)
+				}
+				late := h.shared("D")
+				late.buryAbsent()
+				for _, r := range readers {
+					late.refused(store.ErrLost)
+					r.release()
+				}
+				late.refused(store.ErrLost)
+				h.wantFree(h.name)
+			}
+		},
+	},
+	{
 		name: "late re-entry",
 		says: saysBury,
 		run: func(h *harness) {

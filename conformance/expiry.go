@@ -66,18 +66,77 @@ var expiryCases = []testCase{
 		},
 	},
 	{
-		name: "readers each at their own time",
+		name: "the first reader lasts longest",
 		says: "live holds, each with an acquisition id, an owner, a Mode, a deadline and a token",
 		run: func(h *harness) {
-			longer := 2*h.ttl + h.lag // it is there still when the other has certainly ended
-			a, b := h.shared("A").lease(h.ttl), h.shared("B").lease(longer)
-			b.hold()
-			late := h.last
-			a.hold()
-			h.after(h.last, h.ttl)
-			h.rely(late, longer)
-			h.exclusive("W").refused(store.ErrHeld)
-			h.after(late, longer)
+			longer := 2*h.ttl + h.lag // it is there still when the others have certainly ended
+			for _, others := range [][]string{{"B"}, {"B", "C"}} {
+				h.shared("A").lease(longer).hold()
+				long := h.last
+				for _, label := range others {
+					h.shared(label).lease(h.ttl).hold()
+				}
+				h.after(h.last, h.ttl)
+				h.rely(long, longer)
+				h.exclusive("W").refused(store.ErrHeld)
+				h.after(long, longer)
+			}
+			h.exclusive("W").hold()
+		},
+	},
+	{
+		name: "the last reader lasts longest",
+		says: "live holds, each with an acquisition id, an owner, a Mode, a deadline and a token",
+		run: func(h *harness) {
+			longer := 2*h.ttl + h.lag
+			for _, others := range [][]string{{"A"}, {"A", "B"}} {
+				for _, label := range others {
+					h.shared(label).lease(h.ttl).hold()
+				}
+				short := h.last
+				h.shared("C").lease(longer).hold()
+				long := h.last
+				h.after(short, h.ttl)
+				h.rely(long, longer)
+				h.exclusive("W").refused(store.ErrHeld)
+				h.after(long, longer)
+			}
+			h.exclusive("W").hold()
+		},
+	},
+	{
+		name: "a reader who stays keeps his lease",
+		says: "live holds, each with an acquisition id, an owner, a Mode, a deadline and a token",
+		run: func(h *harness) {
+			longer := 2*h.ttl + h.lag
+			visit := func(others []string, lease time.Duration) {
+				var gone []*claim
+				for _, label := range others {
+					c := h.shared(label).lease(lease)
+					c.hold()
+					gone = append(gone, c)
+				}
+				for _, c := range gone {
+					c.release()
+				}
+			}
+			for _, others := range [][]string{{"B"}, {"B", "C"}} {
+				h.shared("A").lease(h.ttl).hold()
+				short := h.last
+				visit(others, longer)
+				h.after(short, h.ttl)
+				w := h.exclusive("W")
+				w.hold()
+				w.release()
+
+				h.shared("A").lease(longer).hold()
+				long := h.last
+				visit(others, h.ttl)
+				h.after(h.last, h.ttl)
+				h.rely(long, longer)
+				h.exclusive("W").refused(store.ErrHeld)
+				h.after(long, longer)
+			}
 			h.exclusive("W").hold()
 		},
 	},

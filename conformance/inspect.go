@@ -51,6 +51,7 @@ var inspectCases = []testCase{
 			for _, x := range []*claim{a, b, c} {
 				x.hold()
 			}
+			a.renew(2 * h.long)
 			h.same("holders", h.inspect(h.name).Holders, []*claim{a, b, c}, true)
 			b.release()
 			b2 := h.shared("B")

@@ -142,6 +142,9 @@ func (m *model) grant(l *modelLock, e *modelEntry, token uint64, promoted bool) 
 	default:
 		e.end = m.now().Add(e.TTL)
 	}
+	if first := m.beside(l, e); first != nil && first.end.Before(e.end) && m.is("a reader ends with the first") {
+		e.end = first.end
+	}
 	l.holds = append(l.holds, e)
 	if promoted {
 		m.tell(l, e)
@@ -157,6 +160,14 @@ func (m *model) grant(l *modelLock, e *modelEntry, token uint64, promoted bool) 
 			m.grant(l, w, token, true)
 		}
 	}
+}
+
+// beside is the first of the readers whom e joins, or nil.
+func (m *model) beside(l *modelLock, e *modelEntry) *modelEntry {
+	if e.Mode != store.Shared || len(l.holds) == 0 || l.holds[0].Owner == e.Owner {
+		return nil
+	}
+	return l.holds[0]
 }
 
 func (m *model) tell(l *modelLock, e *modelEntry) {
@@ -246,6 +257,11 @@ func (m *model) leave(l *modelLock, id string, mayPromote bool) bool {
 		}
 	}
 	l.holds, l.queue = m.without(l.holds, gone), m.without(l.queue, gone)
+	if hold != nil && m.is("who stays gets the lease of who goes") {
+		for _, e := range l.holds {
+			e.end = hold.end
+		}
+	}
 	down := hold != nil && hold.Mode == store.Exclusive && slices.ContainsFunc(l.holds, func(e *modelEntry) bool { return e.Owner == hold.Owner })
 	switch {
 	case !mayPromote,

@@ -95,6 +95,22 @@ var releaseCases = []testCase{
 		},
 	},
 	{
+		name: "expired beside readers",
+		says: saysDead,
+		run: func(h *harness) {
+			for _, others := range [][]string{{"B"}, {"B", "C"}} {
+				a := h.shared("A").lease(h.ttl)
+				a.hold()
+				lease := h.last
+				for _, label := range others {
+					h.shared(label).hold()
+				}
+				h.after(lease, h.ttl)
+				a.releaseLost()
+			}
+		},
+	},
+	{
 		name: "place",
 		says: saysRelease, needs: fair,
 		run: func(h *harness) {

@@ -31,6 +31,36 @@ var sharedCases = []testCase{
 		},
 	},
 	{
+		name: "one reader more",
+		says: "The id is a live hold. Same answer, same token",
+		run: func(h *harness) {
+			for _, others := range [][]string{{"A"}, {"A", "B"}} {
+				var all []*claim
+				for _, label := range others {
+					c := h.shared(label)
+					c.hold()
+					all = append(all, c)
+				}
+				c := h.shared("C").label("one reader more")
+				g := c.hold()
+				if g.TTL <= 0 || g.TTL > c.req.TTL {
+					c.wrong("TTL=%v at most", c.req.TTL)
+				}
+				c.wantReentry(g.Token, 1)
+				again := h.shared("C")
+				again.wantReentry(g.Token, 2)
+				h.wantHolders(append(all, c, again)...)
+				again.release()
+				for _, other := range all {
+					other.release()
+				}
+				h.wantEntry(h.inspect(h.name).Holders, c, g.Token)
+				c.release()
+				h.wantFree(h.name)
+			}
+		},
+	},
+	{
 		name: "last reader out",
 		says: "it is granted, with a new token, if it is compatible with all live holds",
 		run: func(h *harness) {
