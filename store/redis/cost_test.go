@@ -3,6 +3,7 @@ package redis_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -73,15 +74,25 @@ func TestCallsOfALoneHold(t *testing.T) {
 	}
 }
 
+// with are calls and some more.
+func with(calls map[string]int, more ...string) map[string]int {
+	all := maps.Clone(calls)
+	for _, c := range more {
+		all[c]++
+	}
+	return all
+}
+
 // TestCallsOfAPlace: what the header of acquire states. Behind a lone hold, and
 // behind another who waits.
 func TestCallsOfAPlace(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	s := listening(t, server.URL()) // and the scripts are loaded
-	for _, mode := range []store.Mode{store.Exclusive, store.Shared} {
+	for _, modes := range [][2]store.Mode{{store.Exclusive, store.Exclusive}, {store.Shared, store.Exclusive}, {store.Exclusive, store.Shared}} {
+		mode, waits := modes[0], modes[1]
 		held := newRequest(0)
-		held.Name, held.Mode = mode.String(), mode
+		held.Name, held.Mode = fmt.Sprint(modes), mode
 		if _, err := s.Acquire(t.Context(), held); err != nil {
 			t.Fatal(err)
 		}
@@ -96,16 +107,58 @@ func TestCallsOfAPlace(t *testing.T) {
 			},
 		} {
 			req := newRequest(1 + waiters)
-			req.Name, req.Queue = held.Name, true
+			req.Name, req.Mode, req.Queue = held.Name, waits, true
+			if waits == store.Shared { // a look whether it can join
+				want = with(want, "time", []string{"hgetall", "hmget"}[waiters])
+			}
 			server.MustDo("CONFIG", "RESETSTAT")
 			if g, err := s.Acquire(t.Context(), req); err != nil || g.Position != 1+waiters {
 				t.Fatal(g, err)
 			}
 			if got := commands(server); fmt.Sprint(got) != fmt.Sprint(want) {
-				t.Errorf("commands of a request that waits behind a hold, %v, and %d others:\ngot  %v\nwant %v", mode, waiters, got, want)
+				t.Errorf("commands of a request that waits, %v, behind a hold, %v, and %d others:\ngot  %v\nwant %v", waits, mode, waiters, got, want)
 			}
 		}
 	}
+}
+
+// TestCallsOfReaders: what the headers of acquire and release state. Beside one
+// other reader, and beside two.
+func TestCallsOfReaders(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := listening(t, server.URL()) // and the scripts are loaded
+	reader := func(i int) store.Request {
+		req := newRequest(i)
+		req.Name, req.Mode = "readers", store.Shared
+		return req
+	}
+	counted := func(what string, beside int, want map[string]int, call func() error) {
+		t.Helper()
+		server.MustDo("CONFIG", "RESETSTAT")
+		if err := call(); err != nil {
+			t.Fatal(err)
+		}
+		if got := commands(server); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("commands of a reader who %s %d:\ngot  %v\nwant %v", what, beside, got, want)
+		}
+	}
+	acquire := func(i int) func() error {
+		return func() error { _, err := s.Acquire(t.Context(), reader(i)); return err }
+	}
+	release := func(i int) func() error {
+		return func() error { return s.Release(t.Context(), refOf(reader(i))) }
+	}
+	if err := acquire(0)(); err != nil {
+		t.Fatal(err)
+	}
+	join := map[string]int{"evalsha": 1, "hlen": 1, "time": 1, "set": 1, "hset": 1, "zadd": 1, "pexpireat": 2, "zcard": 1}
+	part := map[string]int{"evalsha": 1, "hlen": 1, "zrange": 1, "hmget": 1, "time": 1, "zcard": 1, "hdel": 1, "pexpireat": 1}
+	counted("joins", 1, with(join, "hgetall", "pexpiretime"), acquire(1))
+	counted("joins", 2, with(join, "hmget"), acquire(2))
+	counted("leaves", 2, with(part, "zrange", "zrem", "hset", "pexpireat"), release(0))
+	counted("leaves", 1, with(part, "hget", "del"), release(2))
+	counted("leaves", 0, map[string]int{"evalsha": 1, "hlen": 1, "hdel": 1}, release(1))
 }
 
 // TestCallsOfAHandOver: what the header of release states. With one waiter, and

@@ -340,6 +340,79 @@ func TestFault43PartsOfALock(t *testing.T) {
 	}
 }
 
+// The same with readers, of whom one comes or goes.
+func TestFault43PartsOfReaders(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := listening(t, server.URL())
+	reader := func(name string, n int) store.Request {
+		req := want(name, n)
+		req.Mode = store.Shared
+		return req
+	}
+	held := func(name string, all ...int) {
+		t.Helper()
+		for _, n := range all {
+			_, err := s.Acquire(bounded(t), reader(name, n))
+			require.NoError(t, err)
+		}
+	}
+	holders := func(name string) int {
+		t.Helper()
+		state, err := s.Inspect(bounded(t), name)
+		require.NoError(t, err)
+		return len(state.Holders)
+	}
+	for what, spoil := range map[string]func(name string){
+		"the order":         func(name string) { server.MustDo("DEL", redis.KeysOf(name)[2]) },
+		"one of the order":  func(name string) { server.MustDo("ZREM", redis.KeysOf(name)[2], "h:"+reader("", 1).ID) },
+		"the hash":          func(name string) { server.MustDo("DEL", redis.LockKey(name)) },
+		"the hash's counts": func(name string) { server.MustDo("HDEL", redis.LockKey(name), "holds", "exclusive", "serial") },
+	} {
+		for _, others := range []int{1, 2} {
+			name := fmt.Sprint(what, others)
+			held(name, 1, 2, 3)
+			if others == 1 {
+				require.NoError(t, s.Release(bounded(t), of(reader(name, 3))))
+			}
+			spoil(name)
+			_, err := s.Acquire(bounded(t), reader(name, 4))
+			if what == "the hash's counts" {
+				require.ErrorIs(t, err, store.ErrForeignKey, name)
+				continue
+			}
+			require.NoError(t, err, name)
+			require.Equal(t, 1, holders(name), name)
+
+			name += " goes"
+			held(name, 1, 2, 3)
+			if others == 1 {
+				require.NoError(t, s.Release(bounded(t), of(reader(name, 3))))
+			}
+			spoil(name)
+			require.ErrorIs(t, s.Release(bounded(t), of(reader(name, 1))), store.ErrLost, name)
+			require.Zero(t, holders(name), name)
+		}
+	}
+
+	// The words of a lone reader's hold.
+	for i, fields := range [][]string{
+		{"o:" + want("", 1).Owner, "1", "i:" + want("", 1).ID, "not the record of a hold"},
+		{"owner", "1", "i:" + want("", 1).ID, "s " + want("", 1).Owner + " 1 1 label"},
+		{"o:" + want("", 1).Owner, "1", "i:z", "s " + want("", 1).Owner + " 1 1 label"},
+	} {
+		name := fmt.Sprint("words ", i)
+		key := redis.LockKey(name)
+		server.MustDo(append([]string{"HSET", key}, fields...)...)
+		server.MustDo("PEXPIRE", key, "60000")
+		before := server.MustDo("DUMP", key)
+		_, err := s.Acquire(bounded(t), reader(name, 2))
+		require.ErrorIs(t, err, store.ErrForeignKey)
+		require.Equal(t, before, server.MustDo("DUMP", key))
+		require.Equal(t, "0", server.MustDo("EXISTS", redis.KeysOf(name)[2]), "nothing was written")
+	}
+}
+
 // FuzzFault43Garbage writes garbage over a lock that is free, held, or held and
 // waited for. No call panics or hangs; each gives an answer or a typed error;
 // and once all holds are broken the lock can be taken: nothing that is no lock

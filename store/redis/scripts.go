@@ -36,7 +36,7 @@ type script struct{ text, sha string }
 // its functions would take longer than that.
 func newScript(name, shebang string) *script {
 	text := shebang + "\n" + source(name)
-	for _, part := range []string{"token", "queue", "handover", "model"} {
+	for _, part := range []string{"token", "join", "queue", "handover", "part", "model"} {
 		text = strings.Replace(text, "-- include "+part+".lua\n", source(part), 1)
 	}
 	sum := sha1.Sum([]byte(text))

@@ -14,9 +14,11 @@
 -- Short is how many tokens fewer than asked for are reserved, or may be. The name was free: it stands
 -- behind the token and a space, unless it is 0.
 --
--- A free name costs 5 calls: HLEN, TIME, SET, HSET, PEXPIRE. A place costs 10 behind a lone hold:
--- HLEN, GET, TIME, HGETALL, PEXPIRETIME, ZCARD, HSET, ZADD, 2 PEXPIREAT; and 10 if others
--- wait: HLEN, GET, TIME, HMGET, ZRANGE, HSET, ZADD, 2 PEXPIREAT, ZRANK.
+-- A free name costs 5 calls: HLEN, TIME, SET, HSET, PEXPIRE. A reader beside one other costs 10: HLEN,
+-- TIME, HGETALL, PEXPIRETIME, ZCARD, SET, HSET, ZADD, 2 PEXPIREAT; and 9 beside more: HLEN, TIME,
+-- HMGET, ZCARD, SET, HSET, ZADD, 2 PEXPIREAT. A writer's place costs 10 behind a lone hold: HLEN, GET, TIME, HGETALL,
+-- PEXPIRETIME, ZCARD, HSET, ZADD, 2 PEXPIREAT; and 10 if others wait: HLEN, GET, TIME, HMGET, ZRANGE,
+-- HSET, ZADD, 2 PEXPIREAT, ZRANK. A reader's costs 2 more.
 
 local call = redis.call
 
@@ -35,11 +37,18 @@ local id, owner, mode, ttl = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local tokens, label = tonumber(ARGV[5]), ARGV[6]
 local waiting, channel = string.match(ARGV[7], '^(%d+) (%S+)$')
 
+-- include join.lua
+
+local reply = mode == 's' and join(fields, id, owner, ttl, label)
+if reply then
+  return reply
+end
+
 -- include queue.lua
 
-local place = waiting and line_up(fields, id, owner, mode, waiting, channel)
-if place then
-  return place
+reply = waiting and line_up(fields, id, owner, mode, waiting, channel)
+if reply then
+  return reply
 end
 
 -- include model.lua

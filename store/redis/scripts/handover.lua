@@ -3,12 +3,12 @@
 -- model.lua.
 
 -- hand_over returns true if it has done so. If not, it has changed nothing: the name is in another
--- state, or somebody has died or tampered with it.
-local function hand_over(id, owner)
+-- state, or somebody has died or tampered with it. Front is the first four of the order, with their
+-- scores.
+local function hand_over(front, id, owner)
   local lock, order = KEYS[2], KEYS[3]
   local later = 1125899906842624
 
-  local front = call('ZRANGE', order, 0, 3, 'WITHSCORES')
   local head = string.match(front[1] or '', '^q:(%x+)$')
   if not head then
     return false

@@ -7,7 +7,8 @@
 --
 -- A lone hold costs 2 calls: HLEN, HDEL. The only hold, for which one request waits, costs 9: HLEN,
 -- ZRANGE, HMGET, TIME, SET, DEL, HSET, PEXPIRE, SPUBLISH. If more wait, and the first asks for an
--- exclusive hold, it is 14.
+-- exclusive hold, it is 14. One of two readers costs 9: HLEN, ZRANGE, HMGET, TIME, ZCARD, HGET, HDEL,
+-- DEL, PEXPIREAT; one of more 11: HLEN, 2 ZRANGE, HMGET, TIME, ZCARD, ZREM, HDEL, HSET, 2 PEXPIREAT.
 
 local call = redis.call
 
@@ -32,9 +33,13 @@ end
 
 -- include token.lua
 -- include handover.lua
+-- include part.lua
 
-if ARGV[3] == '0' and hand_over(ARGV[1], ARGV[2]) then
-  return 1
+if ARGV[3] == '0' then
+  local front = call('ZRANGE', KEYS[3], 0, 3, 'WITHSCORES')
+  if hand_over(front, ARGV[1], ARGV[2]) or part(front, ARGV[1], ARGV[2]) then
+    return 1
+  end
 end
 
 -- include model.lua
