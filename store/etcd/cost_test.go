@@ -122,7 +122,39 @@ func TestRoundTrips(t *testing.T) {
 			t.Fatalf("Renew %d: %v", i, err)
 		}
 	}
-	want("renewal of 500 holds", map[string]int{"LeaseKeepAlive": 1, "LeaseTimeToLive": 1})
+	want("renewal of 500 holds", map[string]int{"LeaseKeepAlive": 1, "Txn": 4})
+}
+
+// TestRenewalOfMany: of hundreds of holds, on a server that takes only so many
+// conditions in a transaction, just those are lost that somebody has deleted.
+func TestRenewalOfMany(t *testing.T) {
+	t.Parallel()
+	for _, most := range []int{128, 100, 3} {
+		t.Run(fmt.Sprint(most), func(t *testing.T) {
+			t.Parallel()
+			cluster := etcdtest.Start(t, 1, fmt.Sprint("--max-txn-ops=", most))
+			admin, s := cluster.Client(t), open(t, cluster.URL())
+			var refs []store.Ref
+			for i := range 300 {
+				req := newRequest(fmt.Sprint("many-", i), i)
+				if g, err := s.Acquire(t.Context(), req); err != nil || !g.Held {
+					t.Fatal(g, err)
+				}
+				refs = append(refs, refOf(req))
+			}
+			gone := map[int]bool{0: true, 127: true, 128: true, 200: true, 299: true}
+			for i := range gone {
+				if _, err := admin.Delete(t.Context(), etcd.Key(refs[i].Name, refs[i].ID)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for i, err := range s.Renew(t.Context(), refs) {
+				if gone[i] != errors.Is(err, store.ErrLost) || !gone[i] && err != nil {
+					t.Errorf("hold %d: %v, deleted: %v", i, err, gone[i])
+				}
+			}
+		})
+	}
 }
 
 // TestNothingIsLeft: after Close, with holds and places given up before, the

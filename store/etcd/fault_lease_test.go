@@ -269,7 +269,7 @@ func TestFault40RenewalHangs(t *testing.T) {
 	}
 	const bound = 200 * time.Millisecond
 	ref := locktest.RefTo(req)
-	for _, method := range []string{"LeaseKeepAlive", "LeaseTimeToLive"} {
+	for _, method := range renewals {
 		s.wire.on(method, mute, 1)
 		ctx, cancel := context.WithTimeout(t.Context(), bound)
 		began := time.Now()

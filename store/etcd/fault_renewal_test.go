@@ -14,7 +14,7 @@ import (
 )
 
 // The two requests of a renewal.
-var renewals = []string{"LeaseKeepAlive", "LeaseTimeToLive"}
+var renewals = []string{"LeaseKeepAlive", "Txn"}
 
 // The server has renewed and its answer is lost. Renewal may be repeated, and
 // what is not known is not relied on.
@@ -35,6 +35,7 @@ func TestFault09RenewReplyLost(t *testing.T) {
 			})
 			locktest.Poll(t, "three renewals", locktest.Patience, func() bool { return s.wire.requests(method) > 3 })
 			s.holds(h)
+			s.wire.on("", pass)
 			locktest.Unlock(t, h)
 			s.over("a", o)
 		})
@@ -60,6 +61,7 @@ func TestFault09RenewReplyLost(t *testing.T) {
 			if s.wire.requests(method) < 2 {
 				t.Error("the fault has not bitten")
 			}
+			s.wire.on("", pass)
 			locktest.MustBe(t, h.Unlock(), dlock.ErrLost)
 			s.holds(next)
 			locktest.Unlock(t, next)
@@ -80,8 +82,8 @@ func TestFault66RenewalFailsOnceOrTwice(t *testing.T) {
 	s.cluster.Members[0].Pause()
 	locktest.Poll(t, "three renewals in one lease", o.TTL, func() bool { return s.wire.requests("LeaseKeepAlive") >= 3 })
 	s.cluster.Members[0].Resume()
-	before := s.wire.requests("LeaseTimeToLive") // which comes after a keep-alive that was answered
-	locktest.Poll(t, "two more that get through", locktest.Patience, func() bool { return s.wire.requests("LeaseTimeToLive") >= before+2 })
+	before := s.wire.requests("Txn") // which comes after a keep-alive that was answered
+	locktest.Poll(t, "two more that get through", locktest.Patience, func() bool { return s.wire.requests("Txn") >= before+2 })
 	s.holds(h)
 	locktest.Unlock(t, h)
 	s.over("a", o)
@@ -177,7 +179,7 @@ func TestFault71RenewalOutlivesRelease(t *testing.T) {
 		method   string
 	}{
 		"of a promoted hold, which writes its key": {true, "Txn"},
-		"that looks at the keys on its lease":      {false, "LeaseTimeToLive"},
+		"that looks whether its key is there":      {false, "Txn"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -12,10 +13,11 @@ import (
 )
 
 // Renew implements [store.Store]. For all holds that hang on one lease it takes
-// two round trips: the lease is renewed, and the server asked which keys hang
-// on it, since a key may have been deleted while its lease lives. A hold that
-// hangs on another lease than its TTL asks for, as a promoted one does, is moved
-// first; if all are, the question is saved. It blocks until all are answered or ctx ends.
+// two round trips: the lease is renewed, and the server asked whether their keys
+// still hang on it, in transactions of 128 at once, since a key may have been deleted
+// while its lease lives. A hold that hangs on another lease than its TTL asks for,
+// as a promoted one does, is moved first, and not asked about. It blocks until all
+// are answered or ctx ends.
 func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
 	results := make([]error, len(holds))
 	if err := s.ready(ctx); err != nil {
@@ -144,60 +146,66 @@ func (s *Store) promoted(ctx context.Context, dir, id string) (*entry, error) {
 
 // lease renews one lease and the holds that hang on it.
 func (r *renewal) lease(l *lease, index []int) {
-	fail := func(err error) {
-		for _, i := range index {
-			r.results[i] = err
-		}
-	}
 	switch err := r.s.keepAlive(r.ctx, l); {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		r.s.leases.dropHolds(l)
-		fail(store.ErrLost)
+		r.fail(index, store.ErrLost)
 		return
 	case err != nil:
-		fail(r.s.outcome(err))
+		r.fail(index, r.s.outcome(err))
 		return
 	}
-	keys := make(map[string]bool)
+	var asking sync.WaitGroup
+	for some := range slices.Chunk(index, maxTxnOps) {
+		asking.Go(func() { r.attached(l, some) })
+	}
+	asking.Wait()
+}
+
+// maxTxnOps is how many conditions a server takes in one transaction by default. One
+// that was started with a smaller --max-txn-ops is asked for less at once.
+const maxTxnOps = 128
+
+// attached says what has become of holds after their lease was renewed: in one
+// transaction, whose answer names keys only if some do not hang on it any more.
+func (r *renewal) attached(l *lease, index []int) {
+	var conditions []clientv3.Cmp
+	var looks []clientv3.Op
 	for _, i := range index {
-		if r.moved[i] {
-			keys[r.key(i)] = true
+		if key := r.key(i); !r.moved[i] {
+			conditions = append(conditions, clientv3.Compare(clientv3.LeaseValue(key), "=", l.id))
+			looks = append(looks, clientv3.OpGet(key, clientv3.WithKeysOnly()))
 		}
 	}
-	if len(keys) < len(index) {
-		answer, err := r.s.client.TimeToLive(r.ctx, l.id, clientv3.WithAttachedKeys())
-		if err != nil {
-			fail(r.s.outcome(err))
+	gone := make(map[string]bool)
+	if len(conditions) > 0 {
+		answer, err := r.s.client.Txn(r.ctx).If(conditions...).Else(looks...).Commit()
+		if half := len(index) / 2; half > 0 && errors.Is(err, rpctypes.ErrTooManyOps) {
+			r.attached(l, index[:half])
+			r.attached(l, index[half:])
 			return
 		}
-		for _, key := range answer.Keys {
-			keys[string(key)] = true
+		if err != nil {
+			r.fail(index, r.s.outcome(err))
+			return
+		}
+		for k, look := range answer.Responses {
+			kvs := look.GetResponseRange().Kvs
+			gone[string(looks[k].KeyBytes())] = len(kvs) == 0 || clientv3.LeaseID(kvs[0].Lease) != l.id
 		}
 	}
 	for _, i := range index {
-		r.results[i] = r.one(l, i, keys)
+		c := r.s.claims.find(r.holds[i].ID)
+		if gone[r.key(i)] || c == nil || !r.s.claims.renewed(c, r.holds[i].TTL) {
+			r.results[i] = store.ErrLost
+		}
+	}
+}
+
+func (r *renewal) fail(index []int, err error) {
+	for _, i := range index {
+		r.results[i] = err
 	}
 }
 
 func (r *renewal) key(i int) string { return r.s.keys.entry(r.holds[i].Name, r.holds[i].ID) }
-
-// one says what has become of one hold. That its key is missing is asked again:
-// the member that answered may be a little behind.
-func (r *renewal) one(l *lease, i int, keys map[string]bool) error {
-	ref, key := r.holds[i], r.key(i)
-	if !keys[key] {
-		answer, err := r.s.client.Get(r.ctx, key)
-		if err != nil {
-			return r.s.outcome(err)
-		}
-		on := func() bool { return clientv3.LeaseID(answer.Kvs[0].Lease) == l.id }
-		if len(answer.Kvs) == 0 || !on() {
-			return store.ErrLost
-		}
-	}
-	c := r.s.claims.find(ref.ID)
-	if c == nil || !r.s.claims.renewed(c, ref.TTL) {
-		return store.ErrLost
-	}
-	return nil
-}
