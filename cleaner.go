@@ -27,7 +27,7 @@ type cleaner struct {
 type chore struct {
 	attempt *attempt
 	ref     store.Ref // of the attempt
-	until   time.Time // nothing of ref is alive after this
+	until   time.Time // by the lock model nothing of ref is alive after this
 }
 
 // add has what an attempt has at the store released in the background.

@@ -114,7 +114,9 @@ var expiryCases = []testCase{
 				for _, label := range others {
 					c := h.shared(label).lease(lease)
 					c.hold()
-					gone = append(gone, c)
+					if gone = append(gone, c); len(gone) == 1 {
+						h.rely(h.last, lease)
+					}
 				}
 				for _, c := range gone {
 					c.release()

@@ -79,8 +79,7 @@ func refOf(r store.Request) store.Ref {
 }
 
 // TestRoundTrips: once a handle has a lease, a lock and its unlock are two
-// requests, a busy try is one, and what a renewal takes does not depend on the
-// number of holds.
+// requests, a busy try is one, and a renewal is one and one for each 128 holds.
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	s, n := counted(t, etcdtest.Start(t, 1))

@@ -4,7 +4,7 @@
 // that compares what it was made on.
 //
 // Keys hang on leases of whole seconds that the holds of a handle share, so that
-// renewing them costs one request however many there are.
+// renewing them costs one request, and one for each 128 to see whether they are there.
 //
 // A token is a revision, shifted. A cluster that restarts without its data begins
 // at revision 1 again, so tokens do, too: then a resource that has seen greater

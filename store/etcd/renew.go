@@ -155,6 +155,12 @@ func (r *renewal) lease(l *lease, index []int) {
 		r.fail(index, r.s.outcome(err))
 		return
 	}
+	index = slices.DeleteFunc(index, func(i int) bool {
+		if r.moved[i] {
+			r.confirmed(i)
+		}
+		return r.moved[i]
+	})
 	var asking sync.WaitGroup
 	for some := range slices.Chunk(index, maxTxnOps) {
 		asking.Go(func() { r.attached(l, some) })
@@ -169,36 +175,40 @@ const maxTxnOps = 128
 // attached says what has become of holds after their lease was renewed: in one
 // transaction, whose answer names keys only if some do not hang on it any more.
 func (r *renewal) attached(l *lease, index []int) {
-	var conditions []clientv3.Cmp
-	var looks []clientv3.Op
-	for _, i := range index {
-		if key := r.key(i); !r.moved[i] {
-			conditions = append(conditions, clientv3.Compare(clientv3.LeaseValue(key), "=", l.id))
-			looks = append(looks, clientv3.OpGet(key, clientv3.WithKeysOnly()))
-		}
+	conditions, looks := make([]clientv3.Cmp, len(index)), make([]clientv3.Op, len(index))
+	for k, i := range index {
+		key := r.key(i)
+		conditions[k] = clientv3.Compare(clientv3.LeaseValue(key), "=", l.id)
+		looks[k] = clientv3.OpGet(key, clientv3.WithKeysOnly())
 	}
-	gone := make(map[string]bool)
-	if len(conditions) > 0 {
-		answer, err := r.s.client.Txn(r.ctx).If(conditions...).Else(looks...).Commit()
-		if half := len(index) / 2; half > 0 && errors.Is(err, rpctypes.ErrTooManyOps) {
-			r.attached(l, index[:half])
-			r.attached(l, index[half:])
-			return
-		}
-		if err != nil {
-			r.fail(index, r.s.outcome(err))
-			return
-		}
-		for k, look := range answer.Responses {
-			kvs := look.GetResponseRange().Kvs
-			gone[string(looks[k].KeyBytes())] = len(kvs) == 0 || clientv3.LeaseID(kvs[0].Lease) != l.id
-		}
+	answer, err := r.s.client.Txn(r.ctx).If(conditions...).Else(looks...).Commit()
+	switch half := len(index) / 2; {
+	case half > 0 && errors.Is(err, rpctypes.ErrTooManyOps):
+		r.attached(l, index[:half])
+		r.attached(l, index[half:])
+		return
+	case err != nil:
+		r.fail(index, r.s.outcome(err))
+		return
 	}
-	for _, i := range index {
-		c := r.s.claims.find(r.holds[i].ID)
-		if gone[r.key(i)] || c == nil || !r.s.claims.renewed(c, r.holds[i].TTL) {
-			r.results[i] = store.ErrLost
+	for k, i := range index {
+		if !answer.Succeeded {
+			kvs := answer.Responses[k].GetResponseRange().Kvs
+			if len(kvs) == 0 || clientv3.LeaseID(kvs[0].Lease) != l.id {
+				r.results[i] = store.ErrLost
+				continue
+			}
 		}
+		r.confirmed(i)
+	}
+}
+
+// confirmed: the hold is there, and lives for its TTL from now on if this handle did
+// not end it before.
+func (r *renewal) confirmed(i int) {
+	c := r.s.claims.find(r.holds[i].ID)
+	if c == nil || !r.s.claims.renewed(c, r.holds[i].TTL) {
+		r.results[i] = store.ErrLost
 	}
 }
 

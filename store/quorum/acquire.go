@@ -86,7 +86,11 @@ func (s *Store) pause(b *ballot, times int) time.Duration {
 func (s *Store) poll(ctx context.Context, e *entry, req store.Request) *ballot {
 	b := newBallot(s, e, req)
 	timeout := s.timeout(req.TTL)
-	e.lasts(lifetime(refOf(req)) + timeout)
+	life := req.TTL
+	if req.Queue {
+		life = lifetime(req.TTL, req.WaitTTL)
+	}
+	e.lasts(life + timeout)
 	r := ask(ctx, s, timeout, s.nodes, func(ctx context.Context, n *node) (store.Grant, error) {
 		done := e.sending(n.index)
 		g, err := n.store.Acquire(ctx, req)
@@ -175,8 +179,8 @@ func (s *Store) queued(ctx context.Context, e *entry, b *ballot) store.Grant {
 }
 
 // lifetime is how long something of an id may be alive at a node from when a request of
-// it arrives: a place may be granted at its end.
-func lifetime(ref store.Ref) time.Duration { return 2 * ref.TTL }
+// it arrives that may wait: its place may be granted at the end.
+func lifetime(ttl, waitTTL time.Duration) time.Duration { return max(ttl, 2*waitTTL) }
 
 func refOf(req store.Request) store.Ref {
 	return store.Ref{Name: req.Name, Owner: req.Owner, ID: req.ID, Mode: req.Mode, TTL: max(req.TTL, req.WaitTTL)}

@@ -49,13 +49,13 @@ func (s *Store) release(ctx, caller context.Context, ref store.Ref) error {
 		func(left int) bool { return c.done+c.lost >= s.need || c.done+c.lost+left < s.need })
 	r.rest(s, func(answer[struct{}]) {})
 	if c.done+c.lost < s.need {
-		e.lasts(lifetime(ref) + timeout)
+		e.lasts(lifetime(ref.TTL, ref.TTL) + timeout)
 		return s.verdict(c.errs)
 	}
 	for i, err := range c.errs {
 		if err != nil && !errors.Is(err, store.ErrLost) {
 			e.taint(i)
-			e.lasts(lifetime(ref) + timeout)
+			e.lasts(lifetime(ref.TTL, ref.TTL) + timeout)
 			s.later(s.nodes[i], refs[i])
 		}
 	}
@@ -128,5 +128,5 @@ func (s *Store) forget(e *entry, b *ballot) {
 
 // later has a node told in the background.
 func (s *Store) later(n *node, ref store.Ref) {
-	n.chores.add(s, n, chore{ref, time.Now().Add(lifetime(ref) + 2*s.timeout(ref.TTL))})
+	n.chores.add(s, n, chore{ref, time.Now().Add(lifetime(ref.TTL, ref.TTL) + 2*s.timeout(ref.TTL))})
 }
