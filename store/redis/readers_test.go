@@ -104,3 +104,28 @@ func TestReadersShortOfTokens(t *testing.T) {
 		}
 	}
 }
+
+// TestDeadReadersDoNotPileUp: readers die and others come, but nobody goes, who would
+// find them.
+func TestDeadReadersDoNotPileUp(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := open(t, server.URL())
+	come := func(first, n int, lease time.Duration) {
+		t.Helper()
+		for i := range n {
+			req := newRequest(first + i)
+			req.Name, req.Mode, req.TTL = "a", store.Shared, lease
+			if g, err := s.Acquire(t.Context(), req); err != nil || !g.Held {
+				t.Fatal(g, err)
+			}
+		}
+	}
+	come(0, 1, time.Minute)
+	come(1, 50, s.MinTTL())
+	time.Sleep(2 * s.MinTTL()) // time of the server, which nothing here can move
+	come(100, 64, time.Minute)
+	if got := server.MustDo("ZCARD", redis.KeysOf("a")[2]); got != "65" {
+		t.Errorf("%s entries, want 65 who live", got)
+	}
+}

@@ -16,9 +16,9 @@
 --
 -- A free name costs 5 calls: HLEN, TIME, SET, HSET, PEXPIRE. A reader beside one other costs 10: HLEN,
 -- TIME, HGETALL, PEXPIRETIME, ZCARD, SET, HSET, ZADD, 2 PEXPIREAT; and 9 beside more: HLEN, TIME,
--- HMGET, ZCARD, SET, HSET, ZADD, 2 PEXPIREAT. A writer's place costs 10 behind a lone hold: HLEN, GET, TIME, HGETALL,
--- PEXPIRETIME, ZCARD, HSET, ZADD, 2 PEXPIREAT; and 10 if others wait: HLEN, GET, TIME, HMGET, ZRANGE,
--- HSET, ZADD, 2 PEXPIREAT, ZRANK. A reader's costs 2 more.
+-- HMGET, ZCARD, SET, HSET, ZADD, 2 PEXPIREAT. A writer's place costs 10 behind a lone hold: HLEN, GET,
+-- TIME, HGETALL, PEXPIRETIME, ZCARD, HSET, ZADD, 2 PEXPIREAT; and 10 if others wait: HLEN, GET, TIME,
+-- HMGET, ZRANGE, HSET, ZADD, 2 PEXPIREAT, ZRANK. A reader's costs 2 more.
 
 local call = redis.call
 

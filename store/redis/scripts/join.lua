@@ -34,8 +34,9 @@ local function join(fields, id, owner, ttl, label)
   else
     local has = call('HMGET', lock, 'holds', 'exclusive', 'serial', 'i:' .. id, 'o:' .. owner, 'w:' .. owner)
     local holds, serial = tonumber(has[1]), tonumber(has[3])
-    -- A reader who has died does no harm here. The next one who goes finds him, or at times the model.
-    if not holds or has[2] ~= '0' or not serial or serial % 64 == 0 or has[4] or has[5] or has[6] or call('ZCARD', order) ~= holds then
+    -- Who has died does no harm here. The next one who goes finds him, or the model at each 64th grant.
+    if not holds or has[2] ~= '0' or not serial or serial % 64 == 0 or has[4] or has[5] or has[6] or
+      call('ZCARD', order) ~= holds then
       return nil
     end
     token, short = take(time, ARGV[5])
