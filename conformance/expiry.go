@@ -8,8 +8,37 @@ import (
 
 const (
 	saysDead    = "An entry whose deadline is not after the store's present is dead, and every operation treats it as absent."
+	saysEach    = "live holds, each with an acquisition id, an owner, a Mode, a deadline and a token"
 	saysNoticed = "Every removal promotes: an expiry noticed by whatever operation comes next"
 )
+
+// oneLastsLongest has readers of whom the first or the last is there still when the
+// others have certainly ended.
+func (h *harness) oneLastsLongest(first bool) {
+	longer := 2*h.ttl + h.lag
+	for _, others := range [][]string{{"B"}, {"B", "C"}} {
+		var long span
+		one := func() {
+			h.shared("A").lease(longer).hold()
+			long = h.last
+		}
+		if first {
+			one()
+		}
+		for _, label := range others {
+			h.shared(label).lease(h.ttl).hold()
+		}
+		short := h.last
+		if !first {
+			one()
+		}
+		h.after(short, h.ttl)
+		h.rely(long, longer)
+		h.exclusive("W").refused(store.ErrHeld)
+		h.after(long, longer)
+	}
+	h.exclusive("W").hold()
+}
 
 // longest is the longest TTL that a store has to keep.
 const longest = 366 * 24 * time.Hour
@@ -67,46 +96,17 @@ var expiryCases = []testCase{
 	},
 	{
 		name: "the first reader lasts longest",
-		says: "live holds, each with an acquisition id, an owner, a Mode, a deadline and a token",
-		run: func(h *harness) {
-			longer := 2*h.ttl + h.lag // it is there still when the others have certainly ended
-			for _, others := range [][]string{{"B"}, {"B", "C"}} {
-				h.shared("A").lease(longer).hold()
-				long := h.last
-				for _, label := range others {
-					h.shared(label).lease(h.ttl).hold()
-				}
-				h.after(h.last, h.ttl)
-				h.rely(long, longer)
-				h.exclusive("W").refused(store.ErrHeld)
-				h.after(long, longer)
-			}
-			h.exclusive("W").hold()
-		},
+		says: saysEach,
+		run:  func(h *harness) { h.oneLastsLongest(true) },
 	},
 	{
 		name: "the last reader lasts longest",
-		says: "live holds, each with an acquisition id, an owner, a Mode, a deadline and a token",
-		run: func(h *harness) {
-			longer := 2*h.ttl + h.lag
-			for _, others := range [][]string{{"A"}, {"A", "B"}} {
-				for _, label := range others {
-					h.shared(label).lease(h.ttl).hold()
-				}
-				short := h.last
-				h.shared("C").lease(longer).hold()
-				long := h.last
-				h.after(short, h.ttl)
-				h.rely(long, longer)
-				h.exclusive("W").refused(store.ErrHeld)
-				h.after(long, longer)
-			}
-			h.exclusive("W").hold()
-		},
+		says: saysEach,
+		run:  func(h *harness) { h.oneLastsLongest(false) },
 	},
 	{
 		name: "a reader who stays keeps his lease",
-		says: "live holds, each with an acquisition id, an owner, a Mode, a deadline and a token",
+		says: saysEach,
 		run: func(h *harness) {
 			longer := 2*h.ttl + h.lag
 			visit := func(others []string, lease time.Duration) {
