@@ -179,7 +179,8 @@ func (s *Store) queued(ctx context.Context, e *entry, b *ballot) store.Grant {
 }
 
 // lifetime is how long something of an id may be alive at a node from when a request of
-// it arrives that may wait: its place may be granted at the end.
+// it arrives that may wait: its place may be granted at the end. A [store.Ref] knows
+// only the longer of the two, which then stands for both.
 func lifetime(ttl, waitTTL time.Duration) time.Duration { return max(ttl, 2*waitTTL) }
 
 func refOf(req store.Request) store.Ref {
