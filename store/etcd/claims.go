@@ -232,7 +232,7 @@ func (cs *claims) expire() time.Duration {
 }
 
 // end deletes the key of a claim whose time is up until that is confirmed or
-// the handle closed. A key that another handle has written since is another's.
+// the handle closed, unless the claim goes on.
 func (cs *claims) end(c *claim) {
 	cs.s.rooms.leave(c)
 	for {
@@ -242,14 +242,38 @@ func (cs *claims) end(c *claim) {
 		if mod > 0 {
 			same = clientv3.Compare(clientv3.ModRevision(c.key), "<", mod+1)
 		}
-		_, err := cs.s.client.Txn(ctx).If(same).Then(clientv3.OpDelete(c.key)).Commit()
+		answer, err := cs.s.client.Txn(ctx).If(same).Then(clientv3.OpDelete(c.key)).Else(clientv3.OpGet(c.key)).Commit()
 		cancel()
-		if err == nil {
+		switch {
+		case err != nil:
+			if !sleep(cs.s.ctx, retryDelete) {
+				return
+			}
+		case answer.Succeeded || len(answer.Responses[0].GetResponseRange().Kvs) == 0:
 			cs.forget(c)
 			return
-		}
-		if !sleep(cs.s.ctx, retryDelete) {
+		case cs.goesOn(c, answer.Responses[0].GetResponseRange().Kvs[0].ModRevision):
 			return
 		}
 	}
+}
+
+// goesOn reports whether a claim that was to end does not, because its key has been
+// written at mod since. That of a place does not: either it has been granted by
+// another handle, or an ask has kept it, and has not been answered. From now on it
+// has WaitTTL. A hold whose time was up has been given up for lost.
+func (cs *claims) goesOn(c *claim, mod int64) bool {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.m[c.req.ID] != c {
+		return true // as another claim, of an ask that came since
+	}
+	c.mod = max(c.mod, mod)
+	if c.token != 0 {
+		return false
+	}
+	c.over = false
+	c.deadline = time.Now().Add(c.req.WaitTTL)
+	cs.schedule(c)
+	return true
 }
