@@ -20,8 +20,10 @@ type ask struct {
 	key   string
 	began time.Time
 	claim *claim
+	fresh bool   // the handle had no note of the id before
 	lease *lease // for the hold
 	place *lease // for the place, if one was asked for
+	own   *lease // that was granted for this fixed hold, by this call
 }
 
 func (a *ask) run(ctx context.Context) (store.Grant, error) {
@@ -29,7 +31,7 @@ func (a *ask) run(ctx context.Context) (store.Grant, error) {
 	if err := a.takeLease(ctx); err != nil {
 		return store.Grant{}, err
 	}
-	a.claim = s.claims.track(a.req, a.dir, a.key)
+	a.claim, a.fresh = s.claims.track(a.req, a.dir, a.key)
 	e := newEntry(a.key, a.req)
 	put, otherwise := clientv3.OpPut(a.key, e.asHold(newToken(0)), clientv3.WithLease(a.lease.id)), a.otherwise(e)
 	leaving, over := s.departures.join(a.dir)
@@ -71,6 +73,23 @@ func (a *ask) run(ctx context.Context) (store.Grant, error) {
 	return store.Grant{}, err
 }
 
+// undo sees to it that an ask which ends with a refusal has left nothing: not a place
+// that it took before it came upon what is foreign, and not what etcd has written and
+// says that it has no space for. What the id had before is its caller's to release.
+func (a *ask) undo(ctx context.Context, refusal error) error {
+	if !a.fresh {
+		return refusal
+	}
+	a.s.rooms.leave(a.claim)
+	if errors.Is(refusal, rpctypes.ErrNoSpace) || errors.Is(refusal, store.ErrForeignKey) {
+		if _, err := a.s.client.Delete(ctx, a.key); err != nil {
+			return fmt.Errorf("%v, and what it may have left is not deleted: %v", refusal, err)
+		}
+	}
+	a.s.claims.forget(a.claim)
+	return refusal
+}
+
 // otherwise is what happens if the name is not free: a look. A writer who may
 // wait takes a place at once, if there is a lease for it, since most of the time
 // that is what comes of it.
@@ -101,8 +120,12 @@ func (a *ask) takeLease(ctx context.Context) (err error) {
 		}
 	}
 	if a.req.Fixed {
-		a.lease, err = a.s.grantLease(ctx, kind.seconds)
-		return err
+		if a.own, err = a.s.grantLease(ctx, kind.seconds); err != nil {
+			return err
+		}
+		a.own.own = true
+		a.lease = a.own
+		return nil
 	}
 	a.lease, err = a.s.leases.get(ctx, kind, a.req.TTL*2/3)
 	return err
@@ -122,6 +145,7 @@ func (a *ask) failed(err error) error {
 func (a *ask) decide(ctx context.Context, v *view) (g store.Grant, next *view, done bool, err error) {
 	s, id := a.s, a.req.ID
 	if v.buried[id] {
+		s.rooms.leave(a.claim)
 		s.claims.forget(a.claim)
 		return g, nil, true, store.ErrLost
 	}
@@ -216,10 +240,13 @@ func (a *ask) wait(ctx context.Context, v *view, w *entry) (store.Grant, *view, 
 		// Its time was up before this answer came, and its key is being deleted,
 		// unless it is written anew before.
 		a.s.claims.forget(a.claim)
-		a.claim = a.s.claims.track(a.req, a.dir, a.key)
+		a.claim, _ = a.s.claims.track(a.req, a.dir, a.key)
 		w.lease = clientv3.NoLease
 	}
 	a.s.rooms.enter(a.claim)
+	if a.s.claims.find(a.req.ID) != a.claim {
+		a.s.rooms.leave(a.claim) // it was released meanwhile
+	}
 	l, err := a.placeLease(ctx)
 	if err != nil {
 		return store.Grant{}, nil, false, err
@@ -245,7 +272,10 @@ func (a *ask) held(mod int64, token uint64, holds int) (store.Grant, error) {
 	s := a.s
 	s.rooms.leave(a.claim)
 	if !s.claims.held(a.claim, a.lease, mod, token, a.req.TTL) {
-		return store.Grant{}, store.ErrLost
+		// As in wait, but what there is may be deleted yet. Who asks again is told.
+		s.claims.forget(a.claim)
+		s.claims.track(a.req, a.dir, a.key)
+		return store.Grant{}, errors.New("the time of its place was up before this answer came")
 	}
 	return store.Grant{Held: true, Token: token, TTL: min(a.req.TTL, a.lease.remains(a.began)), Holds: holds}, nil
 }

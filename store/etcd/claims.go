@@ -3,6 +3,7 @@ package etcd
 import (
 	"container/heap"
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -11,8 +12,12 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// retryDelete is the pause between two tries to delete a key whose time is up.
-const retryDelete = 200 * time.Millisecond
+// The pauses between tries to delete a key whose time is up. They grow where the
+// server refuses to.
+const (
+	firstDelete = 200 * time.Millisecond
+	lastDelete  = 10 * time.Second
+)
 
 // claim is what the handle knows of an id that it asked for. Because the lease
 // below a key lives as long as any hold on it is renewed, each claim has a
@@ -24,9 +29,10 @@ type claim struct {
 
 	// Guarded by claims.mu.
 	deadline time.Time
-	over     bool   // the deadline has passed: it must not be renewed any more
-	lease    *lease // of a hold; nil for a place, or if unknown
-	mod      int64  // revision of the key's last write by this handle; 0: none confirmed
+	at       time.Time // of its item in due; zero if it has none
+	over     bool      // the deadline has passed: it must not be renewed any more
+	lease    *lease    // of a hold; nil for a place, or if unknown
+	mod      int64     // revision of the key's last write by this handle; 0: none confirmed
 	token    uint64
 }
 
@@ -36,7 +42,7 @@ type claims struct {
 	mu   sync.Mutex
 	m    map[string]*claim
 	of   map[party]int // how many there are of an owner on a name
-	due  dueHeap       // one item for each claim, with a deadline that it had once
+	due  dueHeap       // one valid item for each claim, not later than its deadline
 	wake chan struct{} // holds one: the first item has changed
 	on   bool          // the sweeper runs
 }
@@ -46,7 +52,8 @@ type party struct{ dir, owner string }
 
 func (c *claim) party() party { return party{c.dir, c.req.Owner} }
 
-// item may be early: the sweeper looks at the claim and puts it back.
+// item may be early: the sweeper looks at the claim and puts it back. It is not valid
+// any more if the claim has another, earlier one.
 type item struct {
 	at time.Time
 	id string
@@ -68,21 +75,26 @@ func (h *dueHeap) Pop() any {
 
 // track makes a claim of a request that is about to be sent, or finds the one
 // there is. Whatever becomes of the request, its key goes in the end.
-func (cs *claims) track(req store.Request, dir, key string) *claim {
+func (cs *claims) track(req store.Request, dir, key string) (c *claim, fresh bool) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	c := cs.m[req.ID]
-	if c == nil {
+	c = cs.m[req.ID]
+	if fresh = c == nil; fresh {
 		c = &claim{req: req, dir: dir, key: key}
 		cs.m[req.ID] = c
 		cs.of[c.party()]++
 		c.deadline = time.Now().Add(max(req.TTL, req.WaitTTL))
 		cs.schedule(c)
 	}
-	return c
+	return c, fresh
 }
 
+// schedule sees to it that the sweeper looks at a claim no later than at its deadline.
 func (cs *claims) schedule(c *claim) {
+	if !c.at.IsZero() && !c.deadline.Before(c.at) {
+		return
+	}
+	c.at = c.deadline
 	heap.Push(&cs.due, item{c.deadline, c.req.ID})
 	if !cs.on {
 		cs.on = true
@@ -215,16 +227,16 @@ func (cs *claims) expire() time.Duration {
 		first := cs.due[0]
 		c := cs.m[first.id]
 		switch {
-		case c == nil || c.over:
+		case c == nil || !c.at.Equal(first.at):
 			heap.Pop(&cs.due)
 		case first.at.After(now):
 			return first.at.Sub(now)
 		case c.deadline.After(now):
-			cs.due[0].at = c.deadline
+			c.at, cs.due[0].at = c.deadline, c.deadline
 			heap.Fix(&cs.due, 0)
 		default:
 			heap.Pop(&cs.due)
-			c.over = true
+			c.at, c.over = time.Time{}, true
 			cs.s.tasks.Go(func() { cs.end(c) })
 		}
 	}
@@ -232,9 +244,11 @@ func (cs *claims) expire() time.Duration {
 }
 
 // end deletes the key of a claim whose time is up until that is confirmed or
-// the handle closed, unless the claim goes on.
+// the handle closed, unless the claim goes on. A hold that another handle has put on
+// a lease of its own is that one's.
 func (cs *claims) end(c *claim) {
 	cs.s.rooms.leave(c)
+	pause := firstDelete
 	for {
 		ctx, cancel := context.WithTimeout(cs.s.ctx, callTimeout)
 		_, mod, _, _ := cs.known(c)
@@ -246,14 +260,24 @@ func (cs *claims) end(c *claim) {
 		cancel()
 		switch {
 		case err != nil:
-			if !sleep(cs.s.ctx, retryDelete) {
+			if !sleep(cs.s.ctx, pause) {
 				return
 			}
-		case answer.Succeeded || len(answer.Responses[0].GetResponseRange().Kvs) == 0:
+			if errors.Is(cs.s.outcome(err), store.ErrRefused) {
+				pause = min(2*pause, lastDelete)
+			}
+		case answer.Succeeded:
 			cs.forget(c)
 			return
-		case cs.goesOn(c, answer.Responses[0].GetResponseRange().Kvs[0].ModRevision):
-			return
+		default:
+			kvs := answer.Responses[0].GetResponseRange().Kvs
+			if len(kvs) == 0 || !cs.s.leases.have(clientv3.LeaseID(kvs[0].Lease), c) {
+				cs.forget(c)
+				return
+			}
+			if cs.goesOn(c, kvs[0].ModRevision) {
+				return
+			}
 		}
 	}
 }

@@ -148,8 +148,11 @@ func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, er
 	a := &ask{s: s, req: req, dir: s.keys.dir(req.Name), began: time.Now()}
 	a.key = a.dir + req.ID
 	g, err := a.run(ctx)
-	if req.Fixed && a.lease != nil && !g.Held {
-		s.revoke(a.lease)
+	if out := s.outcome(err); a.claim != nil && (errors.Is(out, store.ErrRefused) || errors.Is(out, store.ErrForeignKey)) {
+		err = a.undo(ctx, err)
+	}
+	if a.own != nil && (!g.Held || a.lease != a.own) {
+		s.revoke(a.own)
 	}
 	if err != nil && !errors.Is(err, store.ErrHeld) && !errors.Is(err, store.ErrUpgrade) && !errors.Is(err, store.ErrLost) {
 		return g, s.outcome(err)

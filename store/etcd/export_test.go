@@ -16,6 +16,21 @@ func (s *Store) Sees(name, id string) bool {
 	return r != nil && r.view != nil && r.view.kvs[s.keys.entry(name, id)] != nil
 }
 
+// Claims is of how many ids the handle keeps note, and at how many moments it will
+// look at them.
+func (s *Store) Claims() (ids, looks int) {
+	s.claims.mu.Lock()
+	defer s.claims.mu.Unlock()
+	return len(s.claims.m), len(s.claims.due)
+}
+
+// Rooms is how many names the handle watches.
+func (s *Store) Rooms() int {
+	s.rooms.mu.Lock()
+	defer s.rooms.mu.Unlock()
+	return len(s.rooms.m)
+}
+
 // Grants decides to grant a request as things are, and returns what carries it out
 // unless something has changed.
 func (s *Store) Grants(t testing.TB, req store.Request) (carryOut func() (done bool, err error)) {

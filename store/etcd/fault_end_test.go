@@ -2,11 +2,14 @@ package etcd_test
 
 import (
 	"context"
+	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/etcd"
 )
 
 // Another handle grants a place in the moment in which it ends here, and nobody asks
@@ -95,4 +98,79 @@ func TestFault09MovedHoldEnds(t *testing.T) {
 	if err := far.Release(t.Context(), locktest.RefTo(other)); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Another handle renews a hold from some time on, on a lease of its own. The end that
+// it had here is not one for that.
+func TestHoldGoesOnElsewhere(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1)
+	here, there := open(t, s.cluster.URL()), open(t, s.cluster.URL())
+	r := locktest.Request("a", 1)
+	if g, err := here.Acquire(t.Context(), r); err != nil || !g.Held {
+		t.Fatalf("got %+v, %v", g, err)
+	}
+	for granted := time.Now(); time.Since(granted) < 2*r.TTL; time.Sleep(r.TTL / 8) {
+		if err := there.Renew(t.Context(), []store.Ref{locktest.RefTo(r)})[0]; err != nil {
+			t.Fatalf("%v after its grant: %v", time.Since(granted), err)
+		}
+	}
+	if err := there.Release(t.Context(), locktest.RefTo(r)); err != nil {
+		t.Error(err)
+	}
+}
+
+// A place has come to its end and is deleted, and an ask of it that was sent before
+// arrives after that, when the lock is free. It is not said to be lost, which nobody
+// had; who asks again has it.
+func TestFault40AskArrivesAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1)
+	far := s.wire.store(t, s.cluster.Endpoints())
+	first, r := locktest.Request("a", 1), locktest.Request("a", 2)
+	first.TTL = time.Minute
+	if g, err := s.direct.Acquire(t.Context(), first); err != nil || !g.Held {
+		t.Fatalf("got %+v, %v", g, err)
+	}
+	if g, err := far.Acquire(t.Context(), r); err != nil || g.Held {
+		t.Fatalf("got %+v, %v", g, err)
+	}
+	placed := time.Now()
+	var ends atomic.Bool
+	s.wire.plan(func(method string, n int) action {
+		switch {
+		case method != "Txn" || n > 1 && ends.Load():
+			return pass
+		case n == 1: // the ask
+			return hold
+		}
+		return cutAsk // grants, and the end
+	})
+	time.Sleep(r.WaitTTL * 3 / 4)
+	answered := make(chan error, 1)
+	go func() {
+		_, err := far.Acquire(t.Context(), r)
+		answered <- err
+	}()
+	locktest.Poll(t, "the ask", locktest.Patience, func() bool { return s.wire.requests("Txn") >= 1 })
+	if _, err := s.admin.Delete(t.Context(), etcd.Key(first.Name, first.ID)); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Until(placed.Add(r.WaitTTL + 100*time.Millisecond)))
+	ends.Store(true)
+	locktest.Poll(t, "the end", locktest.Patience, func() bool { return len(s.keys()) == 0 })
+	s.wire.arrive()
+	if err := <-answered; errors.Is(err, store.ErrLost) {
+		t.Errorf("got %v, want the hold or an unknown outcome", err)
+	}
+	if n := len(s.state("a").Holders); n != 1 {
+		t.Fatalf("%d holders: the fault has not bitten", n)
+	}
+	if g, err := far.Acquire(t.Context(), r); err != nil || !g.Held {
+		t.Errorf("asked again: got %+v, %v", g, err)
+	}
+	if err := far.Release(t.Context(), locktest.RefTo(r)); err != nil {
+		t.Error(err)
+	}
+	s.over("a", longLease)
 }

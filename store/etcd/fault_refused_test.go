@@ -216,3 +216,61 @@ func TestFault41NoSpaceBehindAPlace(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Space runs out with a request that is carried out all the same: etcd says that it is
+// refused. Nothing is left of it, neither a hold nor a place.
+func TestFault41NoSpaceAfterAll(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1)
+	h := s.wire.store(t, s.cluster.Endpoints())
+	if g, err := s.direct.Acquire(t.Context(), locktest.Request("b", 1)); err != nil || !g.Held {
+		t.Fatalf("got %+v, %v", g, err)
+	}
+	keys := len(s.keys())
+	reader := locktest.Request("b", 3)
+	reader.Mode = store.Shared
+	for _, tc := range []struct {
+		r  store.Request
+		at int // the transaction that writes
+	}{{locktest.Request("a", 2), 1}, {reader, 2}} {
+		s.wire.on("Txn", overfull, tc.at)
+		_, err := h.Acquire(t.Context(), tc.r)
+		locktest.MustBe(t, err, store.ErrRefused)
+		if n := s.wire.requests("Txn"); n != tc.at {
+			t.Errorf("%d transactions, want %d: the fault has not bitten", n, tc.at)
+		}
+		if left := s.keys(); len(left) != keys {
+			t.Errorf("left: %q", left)
+		}
+	}
+	// If what may have been written cannot be deleted, nobody says that it is not there.
+	s.wire.plan(func(method string, _ int) action {
+		return map[string]action{"Txn": overfull, "DeleteRange": cutAsk}[method]
+	})
+	_, err := h.Acquire(t.Context(), locktest.Request("a", 4))
+	if err == nil || errors.Is(err, store.ErrRefused) {
+		t.Errorf("got %v, want an unknown outcome", err)
+	}
+}
+
+// A writer takes its place before it comes upon what is not a lock's. It says so, and
+// the place is not left.
+func TestFault32ForeignKeyLeavesNoPlace(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1)
+	h := open(t, s.cluster.URL())
+	for id, held := range []bool{true, false} { // for the lease that places hang on
+		if g, err := h.Acquire(t.Context(), locktest.Request("b", id)); err != nil || g.Held != held {
+			t.Fatalf("got %+v, %v", g, err)
+		}
+	}
+	if _, err := s.admin.Put(t.Context(), etcd.Key("a", "not an id"), "not a lock"); err != nil {
+		t.Fatal(err)
+	}
+	keys := len(s.keys())
+	_, err := h.Acquire(t.Context(), locktest.Request("a", 3))
+	locktest.MustBe(t, err, store.ErrForeignKey)
+	if left := s.keys(); len(left) != keys {
+		t.Errorf("left: %q", left)
+	}
+}

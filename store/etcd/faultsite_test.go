@@ -142,6 +142,7 @@ const (
 	twice           // the request is applied twice; the second answer is heard
 	slow            // the request is applied, and its answer takes slowness
 	full            // the request is refused for want of space
+	overfull        // the request is applied, and then said to be refused for want of space
 	hold            // the request arrives at arrive, also when its caller has gone; not of streams
 )
 
@@ -244,6 +245,8 @@ func (w *wire) intercept(ctx context.Context, method string, req, reply any, cc 
 	switch a {
 	case cutReply:
 		return broken
+	case overfull:
+		return rpctypes.ErrGRPCNoSpace
 	case slow:
 		select {
 		case <-time.After(slowness):

@@ -17,6 +17,7 @@ import (
 type lease struct {
 	id      clientv3.LeaseID
 	seconds int64
+	own     bool // of one fixed hold, and ends with it
 
 	mu    sync.Mutex
 	until time.Time // it certainly lives until then
@@ -117,6 +118,22 @@ func (sh *shared) set(l *lease) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	sh.now = l
+}
+
+// have reports whether a key on the lease id lives for as long as this handle keeps
+// leases alive: it is one of the shared ones, or that of the claim.
+func (ls *leases) have(id clientv3.LeaseID, c *claim) bool {
+	if l, _, _, _ := ls.s.claims.known(c); l != nil && l.id == id {
+		return true
+	}
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, sh := range ls.m {
+		if l := sh.current(); l != nil && l.id == id {
+			return true
+		}
+	}
+	return false
 }
 
 // drop forgets a lease that the server does not know any more.

@@ -46,7 +46,8 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 	}
 	if c != nil {
 		s.claims.forget(c)
-		if l, _, _, _ := s.claims.known(c); c.req.Fixed && l != nil {
+		s.rooms.leave(c) // again, for an answer that came late may have had it enter anew
+		if l, _, _, _ := s.claims.known(c); l != nil && l.own {
 			s.revoke(l)
 		}
 	}

@@ -118,7 +118,7 @@ func (s *Store) adopt(ctx context.Context, ref store.Ref) (*lease, error) {
 			return nil, store.ErrLost
 		}
 	}
-	c = s.claims.track(e.request(ref), dir, e.key)
+	c, _ = s.claims.track(e.request(ref), dir, e.key)
 	if !s.claims.held(c, l, e.mod, e.token, ref.TTL) {
 		return nil, store.ErrLost
 	}

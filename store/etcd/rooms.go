@@ -244,8 +244,7 @@ func (r *room) look() {
 	for _, t := range r.pass(view) {
 		r.rs.s.tasks.Go(func() { r.rs.s.confirm(t.c, t.h, view.sure) })
 	}
-	if view.rev < r.behind ||
-		!slices.ContainsFunc(view.promotions(), func(p promotion) bool { return r.waiting[p.waiter.id] != nil }) {
+	if view.rev < r.behind || !r.grants(view) {
 		return
 	}
 	r.busy = true
@@ -299,11 +298,30 @@ func (r *room) grant(v *view, at knowledge) {
 			return
 		}
 		cancel()
-		if !sleep(s.ctx, pause) {
+		if !sleep(s.ctx, pause) || !r.wanted(v) {
 			return
 		}
 		pause = min(2*pause, lastRegrant)
 	}
+}
+
+// wanted reports whether anyone of those whom v grants something waits here still. If
+// not, its grants are not under way any more.
+func (r *room) wanted(v *view) bool {
+	r.rs.mu.Lock()
+	defer r.rs.mu.Unlock()
+	if r.grants(v) {
+		return true
+	}
+	r.busy = false
+	r.look()
+	return false
+}
+
+// grants reports whether v grants something to anyone who waits here. Callers have
+// rooms.mu.
+func (r *room) grants(v *view) bool {
+	return slices.ContainsFunc(v.promotions(), func(p promotion) bool { return r.waiting[p.waiter.id] != nil })
 }
 
 // granted takes over what there is after a transaction of this handle, if it was
@@ -350,6 +368,9 @@ func (rs *rooms) owners(dir string, all []promotion) map[clientv3.LeaseID]*claim
 func (s *Store) keepPlaces(ctx context.Context, m map[clientv3.LeaseID]*claim) <-chan bool {
 	kept := make(chan bool, 1)
 	s.tasks.Go(func() {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(s.ctx, cancel)()
 		for id, c := range m {
 			l := s.leases.of(placesFor(c.req)).current()
 			if l == nil || l.id != id {

@@ -2,7 +2,9 @@ package etcd
 
 import (
 	"context"
+	"errors"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -37,6 +39,9 @@ func (s *Store) settle(ctx context.Context, dir string, v *view) (*view, error) 
 func (s *Store) commit(ctx context.Context, dir string, v *view, all []promotion, l clientv3.LeaseID) (next *view, done bool, err error) {
 	get := clientv3.OpGet(dir, clientv3.WithPrefix())
 	answer, err := s.client.Txn(ctx).If(unchangedSince(v, all)...).Then(append(puts(all, l), get)...).Else(get).Commit()
+	if errors.Is(err, rpctypes.ErrTooManyOps) && len(all) > 1 { // the server's limit is lower than usual
+		return s.commit(ctx, dir, v, all[:len(all)/2], l)
+	}
 	if err != nil {
 		return nil, false, err
 	}

@@ -11,9 +11,10 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// maxPromotions keeps a transaction below the server's limit of 128 operations;
-// what is over it is for the next one.
-const maxPromotions = 100
+// maxPromotions keeps a transaction below the server's limit of 128 operations, and
+// of as many conditions, of which a promotion may have two; what is over it is for
+// the next one.
+const maxPromotions = 60
 
 // view is all there is of one name at one revision. Its methods are the model of
 // package store; they decide, and a transaction that compares what they built
@@ -148,6 +149,9 @@ func (v *view) promotions() (all []promotion) {
 		next.holds = append(next.holds, &held)
 		next.queue = slices.DeleteFunc(next.queue, func(e *entry) bool { return e.id == w.id })
 		for _, other := range slices.Clone(next.queue) {
+			if len(all) == maxPromotions {
+				return // the others when they ask
+			}
 			if other.owner != w.owner || find(next.queue, other.id) == nil {
 				continue
 			}

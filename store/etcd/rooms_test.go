@@ -1,0 +1,121 @@
+package etcd_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/internal/locktest"
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/etcd"
+)
+
+// A place is granted, used and released while an earlier ask of it is still without
+// its answer, which says then that it waits. Nobody does, and the name is not watched
+// for ever.
+func TestFault02LateAnswerIsNoWaiter(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1)
+	far := s.wire.store(t, s.cluster.Endpoints())
+	told := make(chan store.Event, 1)
+	far.Listen(func(e store.Event) { told <- e })
+	first, r := locktest.Request("a", 1), locktest.Request("a", 2)
+	r.TTL, r.WaitTTL = 10*time.Second, 10*time.Second
+	if g, err := s.direct.Acquire(t.Context(), first); err != nil || !g.Held {
+		t.Fatalf("got %+v, %v", g, err)
+	}
+	if g, err := far.Acquire(t.Context(), r); err != nil || g.Held {
+		t.Fatalf("got %+v, %v", g, err)
+	}
+	s.wire.on("Txn", slow, 1)
+	answered := make(chan struct{})
+	go func() {
+		far.Acquire(t.Context(), r)
+		close(answered)
+	}()
+	time.Sleep(slowness / 4) // the server has applied it by then
+	if err := s.direct.Release(t.Context(), locktest.RefTo(first)); err != nil {
+		t.Fatal(err)
+	}
+	<-told
+	buried := locktest.RefTo(r)
+	buried.Bury = true
+	if err := far.Release(t.Context(), buried); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-answered:
+		t.Fatal("the answer was not late: the fault has not bitten")
+	default:
+	}
+	<-answered
+	locktest.Poll(t, "the end of the watch", locktest.Patience, func() bool { return far.Rooms() == 0 })
+}
+
+// Grants that fail are tried again for as long as somebody waits for one, and no
+// longer.
+func TestFault44GrantsEndWithTheirWaiters(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1)
+	far := s.wire.store(t, s.cluster.Endpoints())
+	first, r := locktest.Request("a", 1), locktest.Request("a", 2)
+	first.TTL, r.TTL, r.WaitTTL = time.Minute, time.Minute, time.Minute
+	if g, err := s.direct.Acquire(t.Context(), first); err != nil || !g.Held {
+		t.Fatalf("got %+v, %v", g, err)
+	}
+	if g, err := far.Acquire(t.Context(), r); err != nil || g.Held {
+		t.Fatalf("got %+v, %v", g, err)
+	}
+	s.wire.on("Txn", full)
+	// A release by another handle, which would grant the place, if it were alive.
+	if _, err := s.admin.Delete(t.Context(), etcd.Key(first.Name, first.ID)); err != nil {
+		t.Fatal(err)
+	}
+	locktest.Poll(t, "grants that are refused", locktest.Patience, func() bool { return s.wire.requests("Txn") >= 3 })
+	if err := far.Release(t.Context(), locktest.RefTo(r)); err == nil {
+		t.Fatal("the release was not refused")
+	}
+	time.Sleep(600 * time.Millisecond) // one may be on its way
+	s.wire.on("Txn", full)
+	time.Sleep(1200 * time.Millisecond)
+	if n := s.wire.requests("Txn"); n > 0 {
+		t.Errorf("%d more when nobody waits", n)
+	}
+	s.wire.on("", pass)
+	if err := far.Release(t.Context(), locktest.RefTo(r)); err != nil {
+		t.Error(err)
+	}
+}
+
+// Close does not wait for what a release began under its caller's context.
+func TestFault72CloseAmidARelease(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1)
+	far := s.wire.store(t, s.cluster.Endpoints())
+	first, r := locktest.Request("a", 1), locktest.Request("a", 2)
+	if g, err := far.Acquire(t.Context(), first); err != nil || !g.Held {
+		t.Fatalf("got %+v, %v", g, err)
+	}
+	if g, err := far.Acquire(t.Context(), r); err != nil || g.Held {
+		t.Fatalf("got %+v, %v", g, err)
+	}
+	locktest.Poll(t, "the watch", locktest.Patience, func() bool { return far.Sees("a", r.ID) })
+	time.Sleep(1100 * time.Millisecond) // so that the lease of places has to be renewed
+	s.wire.plan(func(method string, _ int) action {
+		return map[string]action{"LeaseKeepAlive": mute, "Txn": cutAsk}[method]
+	})
+	if err := far.Release(context.Background(), locktest.RefTo(first)); err == nil {
+		t.Fatal("the release was not cut")
+	}
+	locktest.Poll(t, "a renewal without an answer", locktest.Patience, func() bool { return s.wire.requests("LeaseKeepAlive") > 0 })
+	closed := make(chan struct{})
+	go func() {
+		far.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(locktest.Patience):
+		t.Fatal("Close does not return")
+	}
+}
