@@ -228,3 +228,17 @@ func TestStoreClosedUnderTheClient(t *testing.T) {
 		assert.Zero(t, time.Since(start))
 	})
 }
+
+// Where the store was closed too early, a lock is left to its lease. Unlock says so,
+// and so does Close.
+func TestStoreClosedBeforeUnlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpy(memory.New())
+		c, err := dlock.New(s, nil)
+		require.NoError(t, err)
+		h := mustLock(t, t.Context(), c.Mutex("m"))
+		s.onRelease(func(context.Context, store.Ref) error { return store.ErrClosed })
+		assert.ErrorIs(t, h.Unlock(), dlock.ErrClosed)
+		assert.Error(t, c.Close())
+	})
+}

@@ -2,6 +2,7 @@ package dlock
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -102,7 +103,10 @@ func (e *envoy) end(won award, err error) {
 		l.envoy = nil
 		if relied {
 			served = n != nil && n.serveFront(e.local)
-			l.uncover(err)
+			l.uncover(e.concerns(err))
+		}
+		if errors.Is(err, ErrUnavailable) {
+			l.despair(err, e.call.terms)
 		}
 	}
 	if n != nil && !served {
@@ -112,4 +116,13 @@ func (e *envoy) end(won award, err error) {
 	if !served {
 		e.attempt.discard(err)
 	}
+}
+
+// concerns returns err if it is one for those who relied on the envoy too: not that
+// its grant came too late to be used, or that it was one waiter too many.
+func (e *envoy) concerns(err error) error {
+	if errors.Is(err, ErrLost) || errors.Is(err, ErrTooManyWaiters) {
+		return nil
+	}
+	return err
 }

@@ -137,6 +137,9 @@ func (g *grant) giveBack(h *Hold, deadline time.Time) error {
 				go c.opts.OnLost(h)
 			}
 			return err
+		case errors.Is(err, ErrClosed):
+			c.cleaner.add(at) // which cannot release it either, and tells Close
+			return err
 		case settled(err):
 			return err
 		case time.Until(deadline) <= pause.limit || !pause.sleep(c.closing):

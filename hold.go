@@ -29,12 +29,13 @@ type Hold struct {
 }
 
 // Unlock gives this handle back, and with the last handle of its grant the
-// lock: then it returns when the store has confirmed, or after StoreTimeout
-// with the store's error, while the release goes on in the background until it
-// is confirmed or the lease has run out. In any case the handle is over at once.
+// lock: then it returns nil when the store has confirmed, or ErrUnavailable with the
+// store's error after StoreTimeout, while the release goes on in the background until
+// it is confirmed or the lease has run out. In any case the handle is over at once.
 //
-// A second call returns ErrNotHeld, and a call for a lost hold ErrLost, each
-// in an *Error. No call takes another handle's hold away.
+// A second call returns ErrNotHeld, a call for a lost hold ErrLost, and the first one
+// after Client.Close an error that is both ErrNotHeld and ErrClosed; each in an *Error.
+// No call takes another handle's hold away.
 func (h *Hold) Unlock() error {
 	if err := h.unlock(); err != nil {
 		return &Error{Op: "unlock", Name: h.Name(), Err: err}
@@ -122,8 +123,9 @@ func (h *Hold) finish() (last bool, unwanted *envoy, err error) {
 // Token returns the fencing token of the grant, the same for all of its nested
 // handles and greater than that of every earlier grant of the name. Among each
 // other, readers' locks have different tokens in no order: readers of one process
-// share a span. Send it with each access to the resource, reads too, and let the
-// resource refuse tokens lower than the highest it has seen; see package fence.
+// share a span. Send a writer's with each access to the resource, reads too, and let
+// the resource refuse tokens lower than the highest it has seen; who holds only a
+// reader's lock sends none. Package fence says why.
 func (h *Hold) Token() uint64 { return h.grant.token }
 
 // Done returns a channel that is closed when this handle is lost or unlocked,
@@ -164,7 +166,9 @@ func (h *Hold) live() bool { return !h.ended.Load() && h.grant.tenure.lease.Vali
 
 // Context returns a context that carries the owner of this hold, for functions
 // that take the same lock, and is cancelled when this handle ends, with ErrLost
-// or ErrNotHeld as its cause (see [context.Cause]), or when parent is.
+// or ErrNotHeld as its cause (see [context.Cause]), or when parent is. When it is
+// unlocked and passes on within the process, the next holder may be there in the
+// same moment; let no goroutine that goes by the context outlive the handle.
 func (h *Hold) Context(parent context.Context) context.Context {
 	ctx, cancel := h.scope(parent)
 	ended := !h.ifHeld(func() {

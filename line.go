@@ -38,7 +38,7 @@ type ticket struct {
 
 	attempt *attempt  // by which the call asks at the store
 	covered bool      // it waits at the front, and somebody else asks
-	since   time.Time // it is covered
+	since   time.Time // it is in the line
 	failed  error     // why he could not
 	hold    *Hold     // what it was served: nothing is left to ask for
 	envoy   *envoy    // to go on asking with attempt
@@ -46,7 +46,7 @@ type ticket struct {
 
 // join adds a ticket for p and admits it at once if it can be.
 func (l *line) join(p *party, t *terms, mode store.Mode) *ticket {
-	k := &ticket{party: p, terms: t, mode: mode}
+	k := &ticket{party: p, terms: t, mode: mode, since: time.Now()}
 	if l.waiting.Len() == 0 && l.admits(mode) {
 		l.admit(k)
 		if k.covered {
@@ -149,7 +149,7 @@ func (l *line) spare() *envoy {
 func (l *line) uncover(err error) {
 	if err != nil {
 		for _, t := range slices.Clone(l.covered) {
-			if !errors.Is(err, ErrUnavailable) || time.Since(t.since) >= t.terms.ttl/2 {
+			if !errors.Is(err, ErrUnavailable) || t.hasWaited() {
 				t.failed = err
 				l.call(t)
 			}
@@ -157,6 +157,26 @@ func (l *line) uncover(err error) {
 	}
 	l.lead()
 }
+
+// despair fails those who wait behind somebody by whose terms the store has been
+// silent for too long, if it has been so by theirs too. The others take their turn,
+// with patience of their own. Else each would be silent for a TTL more than the one
+// before.
+func (l *line) despair(err error, terms *terms) {
+	for e := l.waiting.Front(); e != nil; {
+		t := e.Value.(*ticket)
+		e = e.Next()
+		if t.terms.ttl <= terms.ttl && t.hasWaited() {
+			l.stopWaiting(t)
+			t.failed = err
+			close(t.turn)
+		}
+	}
+}
+
+// hasWaited reports whether a silence of the store that ends the wait of somebody
+// else in the line ends that of t.
+func (t *ticket) hasWaited() bool { return time.Since(t.since) >= t.terms.ttl/2 }
 
 // lead has the first of those who relied on somebody ask at the store; of readers,
 // for the others too.
@@ -214,7 +234,7 @@ func (l *line) admit(t *ticket) {
 	switch {
 	case l.envoy != nil && l.envoy.attempt.suits(t),
 		l.reader != nil && t.suitedBy(l.reader.terms, l.reader.mode):
-		t.covered, t.since = true, time.Now()
+		t.covered = true
 		l.covered = append(l.covered, t)
 	case t.mode == store.Shared && l.reader == nil && !l.relies() && t.terms.spans():
 		l.reader = t

@@ -45,6 +45,8 @@ type party struct {
 
 	id       string // by which the store knows it
 	attempts int    // how many were made by that id, whatever became of them
+	issued   uint64 // the token by which the store knows the last hold that was passed on to it,
+	given    uint64 // and the one that it got
 
 	grants  []*grant
 	waiting []*ticket // in the local queue

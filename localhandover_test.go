@@ -183,14 +183,6 @@ func handing(t *testing.T, c *dlock.Client, others ...context.Context) (first *d
 	return <-got[0], got[1:]
 }
 
-// The place at the store that nobody needs any more is given up soon, while the
-// lock is held, and it does not come before a rival's when the lock is given back.
-// When Unlock returns, a lock that nobody waits for is free for others at once:
-// the place that the line had kept is gone with it.
-// A store that does not answer keeps Unlock no longer for the sake of the place.
-// Whoever comes while an envoy keeps the place makes no call of the store.
-// What the store grants to the place goes to the writer who is at the front
-// then, and goes on from there.
 // A call that gives up in the moment in which it is served passes it on.
 func TestLocalHandoverToOneWhoLeaves(t *testing.T) {
 	for range 50 {
@@ -238,7 +230,6 @@ func TestLocalHandoverToOneWhoHasLeft(t *testing.T) {
 	}
 }
 
-// What woke a call in the moment in which it was served is looked at by the envoy.
 // Loss, of a lease that was passed on, is told to who has it.
 func TestLocalHandoverLosesWithTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -16,6 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// The place at the store that nobody needs any more is given up soon, while the
+// lock is held, and it does not come before a rival's when the lock is given back.
 func TestLocalHandoverLeavesNoPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()
@@ -37,6 +40,8 @@ func TestLocalHandoverLeavesNoPlace(t *testing.T) {
 	})
 }
 
+// When Unlock returns, a lock that nobody waits for is free for others at once:
+// the place that the line had kept is gone with it.
 func TestLocalHandoverGivesThePlaceUpWithTheLock(t *testing.T) {
 	for what, tc := range map[string]struct{ acquire, release time.Duration }{
 		"slow to forget it":       {0, 2 * time.Millisecond},
@@ -75,6 +80,7 @@ func TestLocalHandoverGivesThePlaceUpWithTheLock(t *testing.T) {
 	}
 }
 
+// A store that does not answer keeps Unlock no longer for the sake of the place.
 func TestLocalHandoverUnlocksInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpy(memory.New())
@@ -97,6 +103,7 @@ func TestLocalHandoverUnlocksInTime(t *testing.T) {
 	})
 }
 
+// Whoever comes while an envoy keeps the place makes no call of the store.
 func TestLocalHandoverCoversWhoComesNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpy(memory.New())
@@ -119,6 +126,8 @@ func TestLocalHandoverCoversWhoComesNext(t *testing.T) {
 	})
 }
 
+// What the store grants to the place goes to the writer who is at the front
+// then, and goes on from there.
 func TestLocalHandoverPlaceServesTheFront(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpy(memory.New())
@@ -141,6 +150,7 @@ func TestLocalHandoverPlaceServesTheFront(t *testing.T) {
 	})
 }
 
+// What woke a call in the moment in which it was served is looked at by the envoy.
 func TestLocalHandoverKeepsTheEvent(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	synctest.Test(t, func(t *testing.T) {
@@ -154,5 +164,34 @@ func TestLocalHandoverKeepsTheEvent(t *testing.T) {
 		assert.Zero(t, time.Since(began))
 		_ = (<-got[0]).Unlock()
 		require.NoError(t, third.Unlock())
+	})
+}
+
+// A grant that came too late for an envoy to use is no error of those who relied on
+// it: one of them asks anew.
+func TestReadersOutliveALateGrant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := memory.New()
+		s := newSpy(m)
+		c, far := open(t, s, nil), open(t, m.Peer(), nil)
+		w := mustLock(t, t.Context(), far.Mutex("m"))
+		got, leave := waitingReaders(t, c, 3)
+		leave[0]() // an envoy asks in his place
+		synctest.Wait()
+		var late sync.Once
+		s.onAcquire(func(ctx context.Context, req store.Request) (g store.Grant, err error) {
+			late.Do(func() { g = store.Grant{Held: true, Token: 1, TTL: time.Nanosecond} })
+			if g.Held {
+				return g, nil
+			}
+			return s.Store.Acquire(ctx, req)
+		})
+		time.Sleep(waitTTL)
+		require.NoError(t, w.Unlock())
+		for _, ch := range got[1:] {
+			h, ok := <-ch
+			require.True(t, ok)
+			require.NoError(t, h.Unlock())
+		}
 	})
 }

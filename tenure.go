@@ -71,10 +71,8 @@ func (n *tenure) buildOn(p *party) {
 	if p.attempts > 1 {
 		n.spare = 0
 	}
-	for _, g := range p.grants {
-		if g.tenure.issued == n.issued {
-			n.token = g.token
-		}
+	if n.issued == p.issued {
+		n.token = p.given
 	}
 }
 
@@ -85,6 +83,9 @@ func (n *tenure) begin(p *party) *Hold {
 		g = &grant{}
 	}
 	*g = grant{tenure: n, party: p, token: n.token}
+	if n.token != n.issued {
+		p.issued, p.given = n.issued, n.token
+	}
 	n.grants = append(n.grants, g)
 	p.grants = append(p.grants, g)
 	h := g.handle()

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/memory"
 )
 
@@ -79,5 +80,37 @@ func TestNestedDoTellsOneLossOnce(t *testing.T) {
 		assert.ErrorIs(t, err, dlock.ErrLost)
 		assert.Contains(t, err.Error(), `"a"`)
 		assert.Contains(t, err.Error(), `"b"`)
+	})
+}
+
+// A downgrade that the store has granted while the writer's lock was held gets that
+// lock's token, also if it was passed on within the process with another one than the
+// store knows, and is unlocked when the answer comes.
+func TestDowngradeAmidAnUnlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpy(memory.New())
+		c := open(t, s, nil)
+		first, got := handing(t, c, t.Context())
+		require.NoError(t, first.Unlock())
+		w := <-got[0]
+		require.Greater(t, w.Token(), first.Token())
+		answer := make(chan struct{})
+		s.onAcquire(func(ctx context.Context, req store.Request) (store.Grant, error) {
+			g, err := s.Store.Acquire(ctx, req)
+			<-answer
+			return g, err
+		})
+		read := make(chan *dlock.Hold, 1)
+		go func() {
+			r, err := c.RWMutex("m").RLockContext(dlock.WithOwner(t.Context(), w.Owner()))
+			assert.NoError(t, err)
+			read <- r
+		}()
+		synctest.Wait()
+		require.NoError(t, w.Unlock())
+		close(answer)
+		r := <-read
+		assert.Equal(t, w.Token(), r.Token())
+		require.NoError(t, r.Unlock())
 	})
 }

@@ -179,14 +179,12 @@ func (a *acquisition) enroll() (*attempt, *Hold, error) {
 		if h := a.served(); h != nil || t.failed != nil {
 			return nil, h, t.failed
 		}
-		if t.turn != nil || len(p.grants) > 0 {
-			if h, err := a.reenter(); h != nil || err != nil {
-				return nil, h, err
-			}
-		}
 		if p.attempts == 0 && a.terms.spans() && (a.mode == store.Shared || len(p.local.parties) > 1) {
 			tokens += a.terms.handoffs
 		}
+	}
+	if h, err := a.reenter(); h != nil || err != nil { // another call of its owner was quicker
+		return nil, h, err
 	}
 	if err := p.standAlone(); err != nil {
 		return nil, nil, err
@@ -232,6 +230,9 @@ func (a *acquisition) conclude(err error) (*Hold, *envoy) {
 	sh, l := a.party.local.shard, &a.party.local.line
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
+	if errors.Is(err, ErrUnavailable) {
+		l.despair(err, a.terms)
+	}
 	if l.reader == t && len(l.covered) > 0 {
 		switch {
 		case a.gaveUp(err) && t.attempt.suits(t):
