@@ -23,7 +23,7 @@ help:
 	@echo "make cover    coverage of the core packages, at least $(COVER_MIN)% each"
 	@echo "make mutants  the conformance suite against faulty stores, the simulation against planted faults"
 	@echo "make fuzz     every fuzz target for FUZZTIME=$(FUZZTIME)"
-	@echo "make prove    what make test does a little of, for some 40 minutes; prove-long: for hours"
+	@echo "make prove    what make test does a little of, for half an hour; prove-long: more, for two"
 
 test: cc servers lint
 	@.ci/test

@@ -1,6 +1,6 @@
 // Package dlock replaces [sync.Mutex] and [sync.RWMutex] with locks that hold
-// between processes, over a store: Redis, etcd, or memory for tests and single
-// processes.
+// between processes, over a store: Redis, etcd, a quorum of independent servers, or
+// memory for tests and single processes.
 //
 //	client, err := dlock.New(memory.New(), nil)
 //	...
@@ -19,8 +19,8 @@
 //
 // No lock service can stop a process that was paused for longer than its lease
 // from going on where it was. Where that matters, send Hold.Token, which grows
-// with every grant of a name, with each access to the resource, and let the
-// resource refuse tokens lower than the highest it has seen.
+// with every grant of a name to a writer, with each access to the resource, and let
+// the resource refuse tokens lower than the highest it has seen; see package fence.
 //
 // # Reentrancy
 //
@@ -31,8 +31,9 @@
 //
 // # Waiting
 //
-// Waiters are served in the order in which they came to the store, one of each
-// process at a time, and are woken by a push, not by polling. Those of one process
+// Waiters are served in the order in which they came to the store (a quorum of
+// independent nodes keeps none), one of each process at a time, and are woken by a
+// push, not by polling. Those of one process
 // are served in their own order, and a writer's lock may pass from one to the next
 // without asking the store, within the bounds of Options.LocalHandoffs.
 package dlock
@@ -111,7 +112,7 @@ func New(s store.Store, opts *Options) (*Client, error) {
 // Mutex returns the lock of that name, which excludes everyone else's Mutex and
 // RWMutex of the same name. It makes no call; a bad name or option surfaces
 // when the lock is used. The value is cheap, and any number may exist for one
-// name; only Lock and Unlock have to meet on the same one.
+// name, but an Unlock has to be called on the value that was locked.
 func (c *Client) Mutex(name string, opts ...LockOption) *Mutex {
 	return &Mutex{door{client: c, terms: c.terms(name, opts), mode: store.Exclusive}}
 }

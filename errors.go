@@ -7,8 +7,9 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// The errors that callers test for with [errors.Is]. They arrive inside an
-// [*Error], which says what was tried on which lock.
+// The errors that callers test for with [errors.Is]. Calls return them inside an
+// [*Error], which says what was tried on which lock; Hold.Err and [context.Cause] of a
+// hold's context give them bare.
 var (
 	// ErrHeld: the lock is busy, or others wait for it. Only the Try forms answer so.
 	ErrHeld = store.ErrHeld

@@ -310,7 +310,7 @@ func ExampleWithoutRenewal() {
 	defer client.Close()
 	lock := client.Mutex("mail/hourly", dlock.WithTTL(2*time.Second), dlock.WithoutRenewal())
 
-	hold, err := lock.TryLockContext(ctx) // and never unlocked
+	hold, err := lock.TryLockContext(ctx) // and not unlocked before it is over
 	fmt.Println("sent:", err == nil)
 
 	_, err = lock.TryLockContext(ctx)
@@ -318,6 +318,7 @@ func ExampleWithoutRenewal() {
 
 	<-hold.Done()
 	fmt.Println("over:", hold.Err())
+	hold.Unlock() // so that the client forgets it; says ErrLost, which was meant
 	// Output:
 	// sent: true
 	// too early: true

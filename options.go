@@ -40,19 +40,20 @@ type Options struct {
 	// MaxWaiters is how many calls of this client may wait at once, over all
 	// names; more fail with ErrTooManyWaiters. Default 100,000.
 	MaxWaiters int
-	// LocalHandoffs is how often in a row a lock, or a writer's lock, may pass
-	// from one goroutine of this client to the next who waits here, without a
-	// call of the store. So passed on it costs microseconds instead of a round
+	// LocalHandoffs is how often in a row a Mutex, or the writers' side of an
+	// RWMutex, may pass from one goroutine of this client to the next that waits
+	// here, without a call of the store. So passed on it costs microseconds instead of a round
 	// trip; waiters of other processes wait for as many turns, and for no turn
 	// that begins later than 10 ms after the store's grant. Each has a token of
-	// its own. It is also how many readers may join one who has a reader's lock:
-	// for as long, they share what the store has granted him. Locks of explicit
+	// its own. It is also how many readers of this client may, for as long, join one
+	// who has the reader's lock, and share what the store has granted him. Locks of explicit
 	// owners, with MaxHold or without renewal always go through the store.
 	// Default 100, at most 1000; negative: never.
 	LocalHandoffs int
 	// OnLost is called once, on a goroutine of its own, for every grant that is
 	// lost, with the oldest of its handles that is not unlocked yet, after
-	// that handle's Done has closed. It may block.
+	// that handle's Done has closed; if Unlock found the hold gone at the store, with
+	// the handle just unlocked, whose Err is ErrNotHeld. It may block.
 	OnLost func(*Hold)
 	// Logger gets lost holds, failing renewals and releases that could not be
 	// confirmed. Default silent.

@@ -18,7 +18,7 @@ type Mutex struct{ d door }
 // Lock locks m and blocks until it has. It goes on through outages of the store
 // and tries again with growing pauses. It panics with an *Error where it could
 // never succeed: closed client, invalid name or option, foreign key, re-entry
-// into a lost hold. That a hold was lost later, Options.OnLost and the log tell;
+// into a lost hold, a refused upgrade, too many nested holds. That a hold was lost later, Options.OnLost and the log tell;
 // use LockContext or Do to be told at the place of work.
 func (m *Mutex) Lock() { m.d.lock() }
 
@@ -42,8 +42,9 @@ func (m *Mutex) TryLock() bool { return m.d.tryLock() }
 // once, and what the store may still grant is given back in the background.
 // Once it has returned, the hold does not depend on ctx. Errors, inside an
 // *Error: ctx's; ErrClosed; ErrLost if ctx's owner has lost a hold of m that is
-// not unlocked yet, or if the grant came too late to be used; ErrTooManyWaiters;
-// ErrForeignKey; ErrRefused; ErrInvalidName, ErrInvalidTTL, ErrInvalidOwner; and
+// not unlocked yet, or if the grant came too late to be used; ErrUpgrade if it holds
+// only the reader's lock of that name and others read too; ErrTooManyWaiters;
+// ErrTooManyHolds; ErrForeignKey; ErrRefused; ErrInvalidName, ErrInvalidTTL, ErrInvalidOwner; and
 // ErrUnavailable when the store has confirmed nothing for a whole TTL.
 func (m *Mutex) LockContext(ctx context.Context) (*Hold, error) { return m.d.lockContext(ctx) }
 

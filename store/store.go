@@ -25,10 +25,10 @@
 //  1. The id is a live hold. Same answer, same token: repeating a request is
 //     harmless. The deadline becomes now+TTL if that is later.
 //  2. The owner has a live hold (re-entry).
-//     Has it an exclusive one, the request is granted in either mode, with the
-//     token of that hold. Has it only shared ones and asks for Shared, it is
+//     If one of them is exclusive, the request is granted in either mode, with the
+//     token of that hold. If all are shared and it asks for Shared, it is
 //     granted with their token (the greatest, should they differ), even past
-//     waiting writers. Has it only shared ones and asks for Exclusive, that is
+//     waiting writers. If all are shared and it asks for Exclusive, that is
 //     an upgrade: granted with a new token if no other owner has a hold,
 //     otherwise refused with [ErrUpgrade] at once, and a place that the id has
 //     is given up. An upgrade never waits.

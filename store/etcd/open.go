@@ -32,8 +32,8 @@ const (
 var ErrInvalidURL = storeurl.ErrInvalid
 
 // Open connects to the members of a URL and returns a handle, whose Close closes
-// the connections. It blocks until a member has answered, six seconds at most,
-// and fails if none does.
+// the connections. It blocks until a member has answered, twice dial_timeout at
+// most, and fails if none does.
 //
 //	etcd://[user:password@]host[:port][,host[:port]...][/prefix][?parameters]
 //

@@ -1,8 +1,9 @@
 // Package quorum is a dlock store over several independent stores, such as Redis
 // masters that know nothing of each other: Redlock, with fencing tokens that
 // strictly increase. A lock is held when a majority of the nodes has it, so any
-// minority of them may be dead, hung or slow, or have lost what it knew, without
-// anybody noticing more than a little delay.
+// minority of them may be dead, hung or slow, or have restarted without its data,
+// without anybody noticing more than a little delay. What a node loses without a
+// restart, as by FLUSHALL, is not noticed; see docs/quorum.md.
 //
 // Each operation goes to all nodes at once, under the same acquisition id and
 // with a timeout far below the lease. A vote is a node's answer that the id holds

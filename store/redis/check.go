@@ -33,7 +33,8 @@ func (w Warning) String() string {
 // policy that may drop them, a replica where a master should be, missing
 // replicas and persistence, missing rights of the user, foreign data under the
 // prefix. It returns a warning for each thing that it finds, none if all is
-// well. What it has no right to look at is a warning of topic unchecked.
+// well. What it has no right to look at is a warning of topic unchecked, but for
+// settings: advice that rests on one which it may not read is left out.
 //
 // It is for the start of a program, or for an operator: it takes and releases a
 // lock of a random name, and reads up to 100,000 key names of each node. It

@@ -113,8 +113,8 @@ func (s *Store) number(ctx context.Context, sc *script, name string) (int, error
 
 // List implements [store.Lister]. It scans all keys of all masters, a thousand
 // at a time, and asks for each lock that it finds whether it is in use, so it
-// takes long on a large server, though it does not block it. It needs the right
-// to SCAN, which nothing else here does.
+// takes long on a large server, though it does not block it. It needs the right to
+// SCAN and, in a cluster, to ROLE, which locks do not need.
 func (s *Store) List(ctx context.Context) ([]string, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err

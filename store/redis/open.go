@@ -33,8 +33,9 @@ var ErrInvalidURL = storeurl.ErrInvalid
 var ErrVersion = errors.New("redis: Redis 7.0 or newer is required")
 
 // Open connects to the servers of a URL and returns a handle, whose Close
-// closes the connections. It blocks until connected, 10 seconds at most, and
-// fails if no server answers or if it is older than Redis 7.0 ([ErrVersion]).
+// closes the connections. It blocks until connected, up to dial_timeout for each host
+// that does not answer and 10 seconds for the first reply, and fails if no server
+// answers or if it is older than Redis 7.0 ([ErrVersion]).
 //
 //	redis://[user:password@]host[:port][,host[:port]...][/database][?parameters]
 //

@@ -15,8 +15,8 @@ const stragglers = time.Second
 // OpenQuorum returns a quorum over several independent Redis masters, each given
 // by a URL as [Open] takes it: three or more, an odd number. It blocks until all
 // are connected, or a majority and a second has passed; the others are connected
-// to as soon as they can be reached. With no majority it fails, after 10 seconds
-// at most, with the errors of all.
+// to as soon as they can be reached. With no majority it fails, after as long as
+// [Open] takes at most, with the errors of all.
 //
 // Its Close closes the connections. For other options than the default ones give
 // quorum.NewWithOptions what [OpenNode] returns.
