@@ -14,7 +14,7 @@ var failoverFaults = []kind{
 				if h.site.sentinel != nil {
 					h.site.sentinel.Failover()
 				} else {
-					h.site.cluster.Failover(h.site.slot(h.name()))
+					h.site.cluster.Failover(h.site.slot(h.names()))
 				}
 			},
 			bit: func(span) bool { return h.site.moved() },
@@ -24,17 +24,15 @@ var failoverFaults = []kind{
 		var old *redistest.Server
 		return trouble{
 			begin: func() {
-				name := h.name()
-				old = h.site.master(name)
-				slot := 0
 				if h.site.cluster != nil {
-					slot = h.site.slot(name)
-				}
-				old.Kill()
-				if h.site.cluster != nil {
+					slot := h.site.slot(h.names())
+					old = h.site.cluster.Master(slot)
+					old.Kill()
 					h.site.cluster.Master(slot)
 					return
 				}
+				old = h.site.sentinel.Master()
+				old.Kill()
 				for deadline := time.Now().Add(20 * time.Second); h.site.sentinel.Master() == old; time.Sleep(20 * time.Millisecond) {
 					if time.Now().After(deadline) {
 						h.t.Fatal("the sentinels elect no other master")
@@ -51,7 +49,7 @@ var failoverFaults = []kind{
 		return trouble{
 			lasts: h.between(500*time.Millisecond, 1500*time.Millisecond),
 			begin: func() {
-				slot = h.site.slot(h.name())
+				slot = h.site.slot(h.names())
 				from := h.site.cluster.Master(slot)
 				for to == nil || to == from {
 					to = h.site.redis[h.rng.IntN(3)]

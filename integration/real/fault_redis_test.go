@@ -28,7 +28,7 @@ var redisFaults = []kind{
 		}
 		return trouble{
 			lasts: lasts,
-			begin: func() { server = h.site.master(h.name()); server.Pause() },
+			begin: func() { server = h.site.master(h.names()); server.Pause() },
 			end:   func() { server.Resume() },
 			bit:   h.disturbed(lasts / 2),
 		}

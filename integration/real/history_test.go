@@ -260,6 +260,13 @@ func (h *history) between(least, most time.Duration) time.Duration {
 
 func (h *history) name() string { return h.plan.Names[h.rng.IntN(len(h.plan.Names))] }
 
+// names are all, in any order.
+func (h *history) names() []string {
+	names := slices.Clone(h.plan.Names)
+	h.rng.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	return names
+}
+
 // another is a source of random numbers for another goroutine.
 func (h *history) another() *rand.Rand { return rand.New(rand.NewPCG(h.rng.Uint64(), 0)) }
 

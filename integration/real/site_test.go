@@ -135,14 +135,14 @@ func (s *site) url(worker int) string {
 	return "etcd://" + strings.Join(addrs, ",") + "/"
 }
 
-// master is the Redis server that keeps the locks of a name now.
-func (s *site) master(name string) *redistest.Server {
+// master is a Redis server that keeps the locks of one of these names now.
+func (s *site) master(names []string) *redistest.Server {
 	s.t.Helper()
 	switch {
 	case s.sentinel != nil:
 		return s.sentinel.Master()
 	case s.cluster != nil:
-		return s.cluster.Master(s.slot(name))
+		return s.cluster.Master(s.slot(names))
 	}
 	return s.redis[0]
 }
@@ -162,24 +162,27 @@ func isMaster(server *redistest.Server) bool {
 	return err == nil && strings.Contains(info, "role:master")
 }
 
-// slot is where a cluster keeps a name. The store's keys say it: how it spreads
-// names is its own affair.
-func (s *site) slot(name string) int {
+// slot is where a cluster keeps one of these names, the first that somebody has or
+// waits for: workers who are slow may leave one alone for long. The store's keys say
+// it: how it spreads names is its own affair.
+func (s *site) slot(names []string) int {
 	s.t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		for _, server := range s.masters() {
-			keys := strings.Fields(server.MustDo("KEYS", "*:lock:"+name))
-			if len(keys) == 0 {
-				continue
+		for _, name := range names {
+			for _, server := range s.masters() {
+				keys := strings.Fields(server.MustDo("KEYS", "*:lock:"+name))
+				if len(keys) == 0 {
+					continue
+				}
+				slot, err := strconv.Atoi(server.MustDo("CLUSTER", "KEYSLOT", keys[0]))
+				if err != nil {
+					s.t.Fatal(err)
+				}
+				return slot
 			}
-			slot, err := strconv.Atoi(server.MustDo("CLUSTER", "KEYSLOT", keys[0]))
-			if err != nil {
-				s.t.Fatal(err)
-			}
-			return slot
 		}
 	}
-	s.t.Fatalf("nobody takes %q", name)
+	s.t.Fatalf("nobody takes any of %q", names)
 	return 0
 }
 
