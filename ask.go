@@ -19,6 +19,7 @@ type pace struct {
 	giveUp   time.Time // unless an answer is confirmed before
 	sent     time.Time // the last request
 	heard    bool      // the request before was confirmed
+	late     bool      // giveUp is what was left to a request that was itself late
 	inFlight bool
 	again    bool // a reason to ask again came while a request was in flight
 	pause    backoff
@@ -54,7 +55,7 @@ func (a *acquisition) ask(at *attempt) (award, error) {
 			p.inFlight, p.again, p.sent = true, false, now
 			due := now.Add(min(a.terms.timeout, patience))
 			if late := !now.Before(p.giveUp); late || p.heard && p.giveUp.Before(due) {
-				p.giveUp = due // it is we who ask so late, not the store that is silent
+				p.giveUp, p.late = due, true // it is we who ask so late, not the store that is silent
 			}
 			at.send(now)
 		}
@@ -78,7 +79,7 @@ func (a *acquisition) ask(at *attempt) (award, error) {
 					return award{}, ErrTooManyWaiters
 				}
 				p.pause.reset()
-				p.heard, p.giveUp = true, r.sent.Add(patience)
+				p.heard, p.late, p.giveUp = true, false, r.sent.Add(patience)
 				p.next = time.Now().Add(max(min(r.grant.Retry, a.terms.waitTTL/3), minSleep))
 				if p.again {
 					p.next = earlier(p.next, p.sent.Add(askGap))

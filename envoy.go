@@ -105,7 +105,7 @@ func (e *envoy) end(won award, err error) {
 			served = n != nil && n.serveFront(e.local)
 			l.uncover(e.concerns(err))
 		}
-		if errors.Is(err, ErrUnavailable) {
+		if errors.Is(err, ErrUnavailable) && !e.attempt.pace.late {
 			l.despair(err, e.call.terms)
 		}
 	}

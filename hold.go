@@ -33,9 +33,10 @@ type Hold struct {
 // store's error after StoreTimeout, while the release goes on in the background until
 // it is confirmed or the lease has run out. In any case the handle is over at once.
 //
-// A second call returns ErrNotHeld, a call for a lost hold ErrLost, and the first one
-// after Client.Close an error that is both ErrNotHeld and ErrClosed; each in an *Error.
-// No call takes another handle's hold away.
+// A second call returns ErrNotHeld, a call for a lost hold ErrLost, the first one after
+// Client.Close an error that is both ErrNotHeld and ErrClosed, and one for a store that
+// was closed before ErrClosed, as the lock is left to its lease; each in an *Error. No
+// call takes another handle's hold away.
 func (h *Hold) Unlock() error {
 	if err := h.unlock(); err != nil {
 		return &Error{Op: "unlock", Name: h.Name(), Err: err}

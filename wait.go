@@ -230,7 +230,8 @@ func (a *acquisition) conclude(err error) (*Hold, *envoy) {
 	sh, l := a.party.local.shard, &a.party.local.line
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if errors.Is(err, ErrUnavailable) {
+	silent := errors.Is(err, ErrUnavailable) && !a.gaveUp(err)
+	if silent && !t.attempt.pace.late {
 		l.despair(err, a.terms)
 	}
 	if l.reader == t && len(l.covered) > 0 {
@@ -238,7 +239,7 @@ func (a *acquisition) conclude(err error) (*Hold, *envoy) {
 		case a.gaveUp(err) && t.attempt.suits(t):
 			l.leavePlace(t)
 			a.party.rename() // a new call of it may have come
-		case errors.Is(err, ErrUnavailable):
+		case silent:
 			l.reader = nil
 			l.uncover(err)
 		}

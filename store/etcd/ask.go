@@ -82,8 +82,9 @@ func (a *ask) undo(ctx context.Context, refusal error) error {
 	}
 	a.s.rooms.leave(a.claim)
 	if errors.Is(refusal, rpctypes.ErrNoSpace) || errors.Is(refusal, store.ErrForeignKey) {
-		if _, err := a.s.client.Delete(ctx, a.key); err != nil {
-			return fmt.Errorf("%v, and what it may have left is not deleted: %v", refusal, err)
+		if there, _, err := a.s.claims.delete(ctx, a.claim); there || err != nil {
+			a.s.claims.endNow(a.claim)
+			return fmt.Errorf("%v, and what it may have left is not deleted yet: %v", refusal, err)
 		}
 	}
 	a.s.claims.forget(a.claim)
@@ -185,6 +186,7 @@ func (a *ask) decide(ctx context.Context, v *view) (g store.Grant, next *view, d
 		return g, nil, true, store.ErrUpgrade
 	case !a.req.Queue:
 		if w == nil {
+			s.rooms.leave(a.claim)
 			s.claims.forget(a.claim)
 		}
 		return store.Grant{Retry: v.retry(e.owner, v.position(id))}, nil, true, store.ErrHeld
@@ -272,8 +274,11 @@ func (a *ask) held(mod int64, token uint64, holds int) (store.Grant, error) {
 	s := a.s
 	s.rooms.leave(a.claim)
 	if !s.claims.held(a.claim, a.lease, mod, token, a.req.TTL) {
-		// As in wait, but what there is may be deleted yet. Who asks again is told.
-		s.claims.forget(a.claim)
+		if time.Since(a.began) >= a.req.TTL {
+			return store.Grant{}, store.ErrLost // with this answer the hold itself is over
+		}
+		// What there is may be deleted yet. Who asks again when it is known has it; until
+		// then there is a note of it, so that it ends if nobody does.
 		s.claims.track(a.req, a.dir, a.key)
 		return store.Grant{}, errors.New("the time of its place was up before this answer came")
 	}

@@ -236,27 +236,36 @@ func (cs *claims) expire() time.Duration {
 			heap.Fix(&cs.due, 0)
 		default:
 			heap.Pop(&cs.due)
-			c.at, c.over = time.Time{}, true
-			cs.s.tasks.Go(func() { cs.end(c) })
+			cs.begin(c)
 		}
 	}
 	return time.Hour
+}
+
+// begin has a claim end. Callers have mu.
+func (cs *claims) begin(c *claim) {
+	c.at, c.over = time.Time{}, true
+	cs.s.tasks.Go(func() { cs.end(c) })
+}
+
+// endNow has a claim end before its time.
+func (cs *claims) endNow(c *claim) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if !c.over && cs.m[c.req.ID] == c {
+		cs.begin(c)
+	}
 }
 
 // end deletes the key of a claim whose time is up until that is confirmed or
 // the handle closed, unless the claim goes on. A hold that another handle has put on
 // a lease of its own is that one's.
 func (cs *claims) end(c *claim) {
-	cs.s.rooms.leave(c)
 	pause := firstDelete
 	for {
+		cs.s.rooms.leave(c)
 		ctx, cancel := context.WithTimeout(cs.s.ctx, callTimeout)
-		_, mod, _, _ := cs.known(c)
-		same := clientv3.Compare(clientv3.CreateRevision(c.key), ">", 0)
-		if mod > 0 {
-			same = clientv3.Compare(clientv3.ModRevision(c.key), "<", mod+1)
-		}
-		answer, err := cs.s.client.Txn(ctx).If(same).Then(clientv3.OpDelete(c.key)).Else(clientv3.OpGet(c.key)).Commit()
+		there, mod, err := cs.delete(ctx, c)
 		cancel()
 		switch {
 		case err != nil:
@@ -266,24 +275,46 @@ func (cs *claims) end(c *claim) {
 			if errors.Is(cs.s.outcome(err), store.ErrRefused) {
 				pause = min(2*pause, lastDelete)
 			}
-		case answer.Succeeded:
+		case !there:
 			cs.forget(c)
+			cs.s.rooms.leave(c) // again, for an answer that came late may have had it enter anew
 			return
-		default:
-			kvs := answer.Responses[0].GetResponseRange().Kvs
-			if len(kvs) == 0 || !cs.s.leases.have(clientv3.LeaseID(kvs[0].Lease), c) {
-				cs.forget(c)
-				return
-			}
-			if cs.goesOn(c, kvs[0].ModRevision) {
-				return
-			}
+		case cs.goesOn(c, mod):
+			return
 		}
 	}
 }
 
+// delete deletes the key of a claim as this handle knows it or, if it knows none, as it
+// is. Another by then is there at mod, if it is this handle's; a late request finds it
+// to be another too.
+func (cs *claims) delete(ctx context.Context, c *claim) (there bool, mod int64, err error) {
+	if _, mod, _, _ = cs.known(c); mod == 0 {
+		answer, err := cs.s.client.Get(ctx, c.key)
+		if err != nil || len(answer.Kvs) == 0 {
+			return false, 0, err
+		}
+		if cs.find(c.req.ID) != c {
+			return true, 0, nil // that of another claim
+		}
+		mod = answer.Kvs[0].ModRevision
+	}
+	answer, err := cs.s.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.ModRevision(c.key), "<", mod+1)).
+		Then(clientv3.OpDelete(c.key)).
+		Else(clientv3.OpGet(c.key)).
+		Commit()
+	if err != nil || answer.Succeeded {
+		return false, 0, err
+	}
+	for _, kv := range answer.Responses[0].GetResponseRange().Kvs {
+		return cs.s.leases.have(clientv3.LeaseID(kv.Lease), c), kv.ModRevision, nil
+	}
+	return false, 0, nil
+}
+
 // goesOn reports whether a claim that was to end does not, because its key has been
-// written at mod since. That of a place does not: either it has been granted by
+// written at mod since. The claim of a place goes on: either that has been granted by
 // another handle, or an ask has kept it, and has not been answered. From now on it
 // has WaitTTL. A hold whose time was up has been given up for lost.
 func (cs *claims) goesOn(c *claim, mod int64) bool {

@@ -19,6 +19,7 @@ func TestNotesDoNotPileUp(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1)
 	held, waits := locktest.Request("a", 1), locktest.Request("a", 2)
+	held.TTL, waits.TTL, waits.WaitTTL = time.Minute, time.Minute, time.Minute
 	for range 50 {
 		if _, err := s.direct.Acquire(t.Context(), held); err != nil {
 			t.Fatal(err)
@@ -74,7 +75,7 @@ func TestFixedHoldReleasedAlone(t *testing.T) {
 			t.Fatalf("got %+v, %v", g, err)
 		}
 	}
-	const lease = 2500 * time.Millisecond // the lease of places has 4 s
+	const lease = 10500 * time.Millisecond // the lease of places has 12 s
 	first := map[string]store.Request{"a": request("a", 1, time.Minute), "b": request("b", 2, time.Minute)}
 	second := map[string]store.Request{"a": request("a", 3, lease), "b": request("b", 4, lease)}
 	for name := range first {
@@ -91,7 +92,7 @@ func TestFixedHoldReleasedAlone(t *testing.T) {
 	if err := waiter.Release(t.Context(), locktest.RefTo(second["a"])); err != nil {
 		t.Fatal(err)
 	}
-	for until := time.Now().Add(lease / 4); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
+	for until := time.Now().Add(500 * time.Millisecond); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
 		if n := len(s.state("b").Holders); n != 1 {
 			t.Fatalf("b has %d holders after the release of a", n)
 		}

@@ -1,4 +1,4 @@
-// Package etcd is a dlock store on etcd, by its client of version 3.6.14 or
+// Package etcd is a dlock store on etcd, by its client of version 3.6.16 or
 // newer. Each hold and each waiter is a key of its own, and the model of package
 // store is decided by the clients (view.go): each decision is a transaction
 // that compares what it was made on.

@@ -20,7 +20,7 @@ func TestFault50PlaceGrantedAtItsEnd(t *testing.T) {
 	s := newSite(t, 1)
 	far := s.wire.store(t, s.cluster.Endpoints())
 	first, dead, living := locktest.Request("a", 1), locktest.Request("a", 2), locktest.Request("a", 3)
-	first.TTL = time.Minute
+	first.TTL, dead.WaitTTL, living.WaitTTL = time.Minute, 6*time.Second, 6*time.Second
 	ask := func(on store.Store, r store.Request) store.Grant {
 		g, err := on.Acquire(t.Context(), r)
 		if err != nil {
@@ -33,7 +33,7 @@ func TestFault50PlaceGrantedAtItsEnd(t *testing.T) {
 	time.Sleep(dead.WaitTTL / 2)
 	ask(far, living)
 	s.wire.on("Txn", hold, 1)
-	locktest.Poll(t, "the end of the place", locktest.Patience, func() bool { return s.wire.requests("Txn") == 1 })
+	locktest.Poll(t, "the end of the place", locktest.Patience, func() bool { return s.wire.requests("Txn") >= 1 })
 	if err := s.direct.Release(t.Context(), locktest.RefTo(first)); err != nil {
 		t.Fatal(err)
 	}
@@ -67,6 +67,8 @@ func TestFault09MovedHoldEnds(t *testing.T) {
 	told := make(chan store.Event, 1)
 	far.Listen(func(e store.Event) { told <- e })
 	first, waiter, other := locktest.Request("a", 1), locktest.Request("a", 2), locktest.Request("b", 3)
+	first.TTL = time.Minute
+	waiter.TTL, waiter.WaitTTL, other.TTL = 4*time.Second, 4*time.Second, 4*time.Second
 	for _, asked := range []struct {
 		on store.Store
 		r  store.Request
@@ -78,7 +80,7 @@ func TestFault09MovedHoldEnds(t *testing.T) {
 	if err := s.direct.Release(t.Context(), locktest.RefTo(first)); err != nil {
 		t.Fatal(err)
 	}
-	<-told
+	heard(t, told)
 	granted := time.Now()
 	s.wire.on("Txn", mute, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -107,6 +109,7 @@ func TestHoldGoesOnElsewhere(t *testing.T) {
 	s := newSite(t, 1)
 	here, there := open(t, s.cluster.URL()), open(t, s.cluster.URL())
 	r := locktest.Request("a", 1)
+	r.TTL = 4 * time.Second
 	if g, err := here.Acquire(t.Context(), r); err != nil || !g.Held {
 		t.Fatalf("got %+v, %v", g, err)
 	}
@@ -128,7 +131,7 @@ func TestFault40AskArrivesAfterTheEnd(t *testing.T) {
 	s := newSite(t, 1)
 	far := s.wire.store(t, s.cluster.Endpoints())
 	first, r := locktest.Request("a", 1), locktest.Request("a", 2)
-	first.TTL = time.Minute
+	first.TTL, r.TTL, r.WaitTTL = time.Minute, time.Minute, 4*time.Second
 	if g, err := s.direct.Acquire(t.Context(), first); err != nil || !g.Held {
 		t.Fatalf("got %+v, %v", g, err)
 	}
@@ -146,7 +149,7 @@ func TestFault40AskArrivesAfterTheEnd(t *testing.T) {
 		}
 		return cutAsk // grants, and the end
 	})
-	time.Sleep(r.WaitTTL * 3 / 4)
+	time.Sleep(r.WaitTTL / 4)
 	answered := make(chan error, 1)
 	go func() {
 		_, err := far.Acquire(t.Context(), r)
@@ -166,9 +169,10 @@ func TestFault40AskArrivesAfterTheEnd(t *testing.T) {
 	if n := len(s.state("a").Holders); n != 1 {
 		t.Fatalf("%d holders: the fault has not bitten", n)
 	}
-	if g, err := far.Acquire(t.Context(), r); err != nil || !g.Held {
-		t.Errorf("asked again: got %+v, %v", g, err)
-	}
+	locktest.Poll(t, "the hold, asked for again", locktest.Patience, func() bool {
+		g, err := far.Acquire(t.Context(), r)
+		return err == nil && g.Held
+	})
 	if err := far.Release(t.Context(), locktest.RefTo(r)); err != nil {
 		t.Error(err)
 	}

@@ -143,6 +143,7 @@ const (
 	slow            // the request is applied, and its answer takes slowness
 	full            // the request is refused for want of space
 	overfull        // the request is applied, and then said to be refused for want of space
+	keep            // the request is applied, and its answer comes at arrive
 	hold            // the request arrives at arrive, also when its caller has gone; not of streams
 )
 
@@ -155,6 +156,7 @@ type wire struct {
 	sent  map[string]int // method -> requests since the last plan
 	meets func(method string, n int) action
 
+	kept bool           // an answer is there that is kept until arrive
 	gate chan struct{}  // closed when what is held may arrive; nil if nothing was held
 	late sync.WaitGroup // requests that are held
 }
@@ -213,6 +215,13 @@ func (w *wire) hold(f func() error) <-chan error {
 	return answer
 }
 
+// keeps reports whether an answer is kept until arrive.
+func (w *wire) keeps() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.kept
+}
+
 // arrive lets the requests that are held arrive, and waits until they are
 // answered.
 func (w *wire) arrive() {
@@ -247,6 +256,11 @@ func (w *wire) intercept(ctx context.Context, method string, req, reply any, cc 
 		return broken
 	case overfull:
 		return rpctypes.ErrGRPCNoSpace
+	case keep:
+		w.mu.Lock()
+		w.kept = true
+		w.mu.Unlock()
+		return <-w.hold(func() error { return err })
 	case slow:
 		select {
 		case <-time.After(slowness):

@@ -2,8 +2,10 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/dlock-go/dlock/store"
@@ -91,13 +93,17 @@ func (s *Store) Break(ctx context.Context, name string) (broken int, err error) 
 	if err != nil {
 		return 0, s.outcome(err)
 	}
-	for len(v.holds) > 0 {
-		n := min(len(v.holds), 100) // a transaction has up to 128 operations
+	for most := 100; len(v.holds) > 0; { // a transaction has up to 128 operations
+		n := min(len(v.holds), most)
 		var ops []clientv3.Op
 		for _, h := range v.holds[:n] {
 			ops = append(ops, clientv3.OpDelete(h.key))
 		}
 		answer, err := s.client.Txn(ctx).Then(ops...).Commit()
+		if errors.Is(err, rpctypes.ErrTooManyOps) && n > 1 { // the server's limit is lower than usual
+			most = n / 2
+			continue
+		}
 		if err != nil {
 			return broken, s.outcome(err)
 		}

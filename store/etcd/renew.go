@@ -96,7 +96,9 @@ func (s *Store) adopt(ctx context.Context, ref store.Ref) (*lease, error) {
 	var l *lease
 	var err error
 	if c != nil && c.req.Fixed {
-		l, err = s.grantLease(ctx, seconds(ref.TTL))
+		if l, err = s.grantLease(ctx, seconds(ref.TTL)); err == nil {
+			l.own = true
+		}
 	} else {
 		l, err = s.leases.get(ctx, holdsFor(ref.TTL), ref.TTL*2/3)
 	}
