@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -70,6 +71,7 @@ func (s *Store) acquire(ctx, caller context.Context, req store.Request) (store.G
 		g, err := s.decide(ctx, e, b)
 		met := errors.Is(err, store.ErrHeld) && len(b.held) > 0
 		if !met || try == tries || time.Now().After(enough) {
+			e.answer(err)
 			return g, err
 		}
 		time.Sleep(rand.N(s.pause(b, try+1)))
@@ -91,10 +93,13 @@ func (s *Store) poll(ctx context.Context, e *entry, req store.Request) *ballot {
 		life = lifetime(req.TTL, req.WaitTTL)
 	}
 	e.lasts(life + timeout)
+	done := make([]func(known bool), len(s.nodes))
+	for i := range done {
+		done[i] = e.sending(i) // before it is: a release may come before the goroutine runs
+	}
 	r := ask(ctx, s, timeout, s.nodes, func(ctx context.Context, n *node) (store.Grant, error) {
-		done := e.sending(n.index)
 		g, err := n.store.Acquire(ctx, req)
-		done(err == nil || certain(err))
+		done[n.index](err == nil || certain(err))
 		return g, err
 	})
 	r.collect(context.Background(), b.take, b.enough)
@@ -142,9 +147,20 @@ func (s *Store) decide(ctx context.Context, e *entry, b *ballot) (store.Grant, e
 		s.giveBack(ctx, e, b, b.queued...)
 		s.forget(e, b)
 		return store.Grant{}, store.ErrUpgrade
+	case e.isSpoilt(s.need):
+		s.bury(ctx, e, b)
+		return store.Grant{}, fmt.Errorf("%w: releases of the request may still arrive at a majority of the nodes", store.ErrLost)
 	case len(b.votes)+len(b.busy) < s.need:
-		s.giveBack(ctx, e, b)
-		return store.Grant{}, s.verdict(b.errs)
+		err := s.verdict(b.errs)
+		if certain(err) && !e.isOwned() {
+			s.giveBack(ctx, e, b, b.queued...)
+		} else {
+			s.giveBack(ctx, e, b)
+		}
+		if certain(err) {
+			s.forget(e, b)
+		}
+		return store.Grant{}, err
 	case !b.req.Queue:
 		g := store.Grant{Retry: b.retry()}
 		if len(b.held) > 0 {
@@ -152,6 +168,9 @@ func (s *Store) decide(ctx context.Context, e *entry, b *ballot) (store.Grant, e
 		}
 		s.giveBack(ctx, e, b)
 		s.forget(e, b)
+		if !e.isOwned() {
+			e.settle()
+		}
 		return g, store.ErrHeld
 	}
 	return s.queued(ctx, e, b), nil

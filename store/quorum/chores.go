@@ -33,7 +33,7 @@ type chore struct {
 func (c *chores) add(s *Store, n *node, job chore) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.list) == maxChores {
+	if len(c.list) >= maxChores {
 		c.list = c.list[1:]
 	}
 	c.list = append(c.list, job)
@@ -94,7 +94,9 @@ func (c *chores) take() (chore, bool) {
 func (c *chores) put(job chore) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.list = append(c.list, job)
+	if len(c.list) < maxChores { // else others came meanwhile, which last longer
+		c.list = append(c.list, job)
+	}
 }
 
 func (c *chores) drop() {

@@ -21,7 +21,7 @@ type entry struct {
 	unknown  []bool        // of each node: some ask has no known outcome
 	tainted  []bool        // of each node: a release may still arrive there
 	req      store.Request // of the last ask
-	waits    bool          // some ask was with Queue, so its owner releases it
+	waits    bool          // some ask was answered in a way that its owner releases it for
 	granted  bool
 	ends     time.Time // of the grant, as far as is known
 	token    uint64    // of the grant
@@ -59,10 +59,16 @@ func (e *entry) begin(req store.Request) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.req, e.released = req, false
-	e.waits = e.waits || req.Queue
 	if e.granted && time.Now().After(e.ends) {
 		e.granted = false
 	}
+}
+
+// answer notes what an ask is answered with: whether its owner releases the id.
+func (e *entry) answer(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.waits = e.waits || err == nil || !certain(err)
 }
 
 // grant notes that a majority has granted the id, until ends if it is not renewed.
@@ -82,6 +88,26 @@ func (e *entry) inUse() bool {
 	return e.granted
 }
 
+// isOwned: its owner has heard of it what he releases it for.
+func (e *entry) isOwned() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.waits || e.granted
+}
+
+// isSpoilt: releases may still arrive at so many nodes that fewer than need can vote.
+func (e *entry) isSpoilt(need int) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	clean := 0
+	for _, tainted := range e.tainted {
+		if !tainted {
+			clean++
+		}
+	}
+	return clean < need
+}
+
 // granting returns the token of the grant that it is, 0 if it is none.
 func (e *entry) granting() uint64 {
 	e.mu.Lock()
@@ -96,6 +122,22 @@ func (e *entry) granting() uint64 {
 func (e *entry) sending(i int) (done func(known bool)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	return e.send(i)
+}
+
+// resending is sending for a grant that node i has lost, with what it is asked for;
+// done is nil if the node is not to have it again.
+func (e *entry) resending(i int) (req store.Request, token uint64, done func(known bool)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.granted || e.released || e.tainted[i] || !time.Now().Before(e.ends) {
+		return req, 0, nil
+	}
+	return e.req, e.token, e.send(i)
+}
+
+// send is sending for callers that have mu.
+func (e *entry) send(i int) (done func(known bool)) {
 	e.asks[i]++
 	return func(known bool) {
 		e.mu.Lock()
@@ -133,6 +175,18 @@ func (e *entry) lasts(d time.Duration) {
 	if until := time.Now().Add(d); until.After(e.until) {
 		e.until = until
 	}
+}
+
+// settle notes that the id is nowhere any more, if all is known of it.
+func (e *entry) settle() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i := range e.asks {
+		if e.asks[i] > 0 || e.unknown[i] || e.tainted[i] {
+			return
+		}
+	}
+	e.until = time.Time{}
 }
 
 // over: nothing has to be remembered.

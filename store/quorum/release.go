@@ -47,8 +47,13 @@ func (s *Store) release(ctx, caller context.Context, ref store.Ref) error {
 	}
 	r.collect(context.Background(), func(a answer[struct{}]) { c.take(a.node.index, a.err) },
 		func(left int) bool { return c.done+c.lost >= s.need || c.done+c.lost+left < s.need })
-	r.rest(s, func(answer[struct{}]) {})
-	if c.done+c.lost < s.need {
+	known := c.done+c.lost >= s.need
+	r.rest(s, func(a answer[struct{}]) {
+		if known && a.err != nil && !errors.Is(a.err, store.ErrLost) {
+			s.later(a.node, refs[a.node.index])
+		}
+	})
+	if !known {
 		e.lasts(lifetime(ref.TTL, ref.TTL) + timeout)
 		return s.verdict(c.errs)
 	}
@@ -56,9 +61,12 @@ func (s *Store) release(ctx, caller context.Context, ref store.Ref) error {
 		if err != nil && !errors.Is(err, store.ErrLost) {
 			e.taint(i)
 			e.lasts(lifetime(ref.TTL, ref.TTL) + timeout)
-			s.later(s.nodes[i], refs[i])
+			if !r.waiting[s.nodes[i]] { // else when it has answered
+				s.later(s.nodes[i], refs[i])
+			}
 		}
 	}
+	e.settle()
 	// A place need not have been at a majority, and a hold need not be any more.
 	if c.done >= s.need || c.done > 0 && c.lost <= len(s.nodes)-s.need {
 		return nil
@@ -108,13 +116,25 @@ func (s *Store) giveBack(ctx context.Context, e *entry, b *ballot, more ...*node
 	}
 }
 
+// bury ends an id that no majority can grant any more, because releases of it may still
+// arrive at too many nodes: whoever waits by it takes another. It is released, and
+// refused from then on, at all nodes, in the background.
+func (s *Store) bury(ctx context.Context, e *entry, b *ballot) {
+	e.mu.Lock()
+	e.released, e.granted, e.partial = true, false, false
+	e.mu.Unlock()
+	s.giveBack(ctx, e, b, b.queued...)
+	ref := refOf(b.req)
+	ref.Bury = true
+	for _, n := range s.nodes {
+		s.later(n, ref)
+	}
+}
+
 // forget buries an id that was refused for certain, at the nodes of which nothing is
 // known: nobody will release it. An id that has a place will be released.
 func (s *Store) forget(e *entry, b *ballot) {
-	e.mu.Lock()
-	waits := e.waits || e.granted
-	e.mu.Unlock()
-	if waits {
+	if e.isOwned() {
 		return
 	}
 	ref := refOf(b.req)

@@ -39,20 +39,23 @@ func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
 type renewal struct {
 	s      *Store
 	holds  []store.Ref
+	notes  []*entry // nil: another handle's
 	counts []count
 }
 
 func (s *Store) renew(ctx context.Context, holds []store.Ref) []error {
 	shortest := holds[0].TTL
-	for _, ref := range holds {
+	notes := make([]*entry, len(holds))
+	for i, ref := range holds {
 		shortest = min(shortest, ref.TTL)
 		s.note(ref.TTL)
 		if e := s.entries.take(ref.ID, 0); e != nil {
 			e.prolong(ref.TTL)
 			s.entries.put(ref.ID, e)
+			notes[i] = e
 		}
 	}
-	b := &renewal{s, holds, make([]count, len(holds))}
+	b := &renewal{s, holds, notes, make([]count, len(holds))}
 	for i := range b.counts {
 		b.counts[i].errs = make([]error, len(s.nodes))
 		for k := range b.counts[i].errs {
@@ -82,6 +85,9 @@ func (b *renewal) take(a answer[[]error]) {
 		err := errors.New("quorum: the node answered for too few holds")
 		if i < len(a.value) {
 			err = a.value[i]
+		}
+		if e := b.notes[i]; err == nil && e != nil && e.isTainted(a.node.index) {
+			err = errTainted // it may be released there yet
 		}
 		b.counts[i].take(a.node.index, err)
 	}
@@ -134,13 +140,10 @@ func (s *Store) restore(ctx context.Context, n *node, ref store.Ref) bool {
 		return true // another handle's
 	}
 	defer s.entries.put(ref.ID, e)
-	e.mu.Lock()
-	req, token, wanted := e.req, e.token, e.granted && !e.released && !e.tainted[n.index] && time.Now().Before(e.ends)
-	e.mu.Unlock()
-	if !wanted {
+	req, token, done := e.resending(n.index)
+	if done == nil {
 		return true
 	}
-	done := e.sending(n.index)
 	ctx, cancel := context.WithTimeout(ctx, s.timeout(ref.TTL))
 	defer cancel()
 	defer context.AfterFunc(s.work.base, cancel)()
