@@ -12,8 +12,8 @@ import (
 )
 
 // ErrTooFewReplicas: a request was applied but fewer than Options.MinReplicas
-// replicas confirmed it in time. It has been undone as far as the server
-// answered, and is worth repeating.
+// replicas confirmed it in time. What came of it is unknown: repeated, it is confirmed
+// when they have it, and else it has to be released.
 var ErrTooFewReplicas = errors.New("redis: not confirmed by enough replicas")
 
 // What a server says when it did not run a call because it cannot just now,
@@ -43,7 +43,8 @@ func foreign(text string) bool {
 	switch {
 	case hasCode(text, foreignReply, "WRONGTYPE"):
 		return true
-	case refused(text), hasCode(text, passing...), strings.Contains(text, "SCRIPT KILL"):
+	case refused(text), hasCode(text, passing...), strings.Contains(text, "SCRIPT KILL"),
+		strings.HasPrefix(text, "Script attempted to "): // a key that moves to another node; half of it may be done
 		return false
 	}
 	return strings.Contains(text, "user_script:") || strings.Contains(text, "value is not a")

@@ -123,7 +123,7 @@ func parseURL(raw string) (*rueidis.ClientOption, *Options, error) {
 	}
 	o := &rueidis.ClientOption{
 		InitAddress: u.Hosts, Username: u.User, Password: u.Password,
-		DisableCache: true, AlwaysPipelining: true, PipelineMultiplex: -1,
+		DisableCache: true, PipelineMultiplex: -1,
 		ClientSetInfo:    rueidis.DisableClientSetInfo,
 		Dialer:           net.Dialer{Timeout: dialTimeout, KeepAlive: probeAfter},
 		ConnWriteTimeout: giveUpAfter,
@@ -138,6 +138,9 @@ func parseURL(raw string) (*rueidis.ClientOption, *Options, error) {
 	if d := p.Duration("dial_timeout"); d != 0 {
 		o.Dialer.Timeout = d
 	}
+	// A connection that goes back to the pool is cleaned by commands if it is pipelined,
+	// and rueidis panics if a busy server refuses those. Each WAIT takes one.
+	o.AlwaysPipelining = opts.MinReplicas == 0
 	o.ForceSingleClient = !p.Flag("cluster", true)
 	sentinel := rueidis.SentinelOption{
 		MasterSet: p.Text("master_set"), TopologyRefreshInterval: topologyLook,

@@ -191,10 +191,7 @@ func (s *Store) ask(ctx context.Context, req store.Request, keys, args []string)
 	}
 	g, err := grant(reply, req)
 	if err == nil && g.Held && missing != nil {
-		if _, err := s.run(ctx, releaseScript, keys, []string{req.ID, req.Owner, "0"}); err != nil {
-			missing = fmt.Errorf("%w; undoing it: %v", missing, err)
-		}
-		return store.Grant{}, missing
+		return store.Grant{}, missing // unknown: the grant is there, and may be confirmed yet
 	}
 	return g, err
 }

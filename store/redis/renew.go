@@ -122,23 +122,45 @@ func renewed(answer rueidis.RedisMessage) error {
 
 // prolong renews a hold key by key, while its slot moves to another node and
 // no script may touch two of its keys: a key is on the one node or on the
-// other, and a call for it alone finds it.
+// other, and a call for it alone finds it. No replica is waited for.
 func (s *Store) prolong(ctx context.Context, ref store.Ref) error {
 	keys := s.keys.keys(ref.Name)
-	args := []string{ref.ID, millis(ref.TTL)}
-	for _, key := range keys[1:] { // lock, order
-		reply, err := s.run(ctx, prolongScript, []string{key}, args)
-		if err != nil {
-			return s.outcome(err)
+	lock, order := keys[1], keys[2]
+	for again := false; ; again = true {
+		n, err := s.prolongBy(ctx, lock, ref)
+		if err == nil && n == prolongOrder {
+			n, err = s.prolongBy(ctx, order, ref)
+			if err == nil && n == prolongLost && !again {
+				continue // others may have gone meanwhile, and what is left may need no order
+			}
 		}
-		switch n, err := reply.AsInt64(); {
+		switch {
 		case err != nil:
-			return unexpected("prolong", err)
-		case n == 0:
+			return err
+		case n == prolongLost:
 			return store.ErrLost
-		case n == 1:
+		case n == prolongDone:
 			return nil
 		}
+		return unexpected("prolong", nil)
 	}
-	return unexpected("prolong", nil)
+}
+
+// What the prolong script returns.
+const (
+	prolongLost = iota
+	prolongDone
+	prolongOrder
+)
+
+func (s *Store) prolongBy(ctx context.Context, key string, ref store.Ref) (int64, error) {
+	reply, err := s.run(ctx, prolongScript, []string{key}, []string{ref.ID, millis(ref.TTL)})
+	if err != nil {
+		return 0, s.outcome(err)
+	}
+	n, err := reply.AsInt64()
+	if err != nil {
+		return 0, unexpected("prolong", err)
+	}
+	return n, nil
 }

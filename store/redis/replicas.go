@@ -28,6 +28,10 @@ func (s *Store) runConfirmed(ctx context.Context, sc *script, keys, args []strin
 // sendConfirmed sends the script and a WAIT over one dedicated connection, for
 // WAIT speaks of the writes of its own.
 func (s *Store) sendConfirmed(ctx context.Context, sc *script, keys, args []string) (reply rueidis.RedisMessage, missing, err error) {
+	// Without a deadline rueidis would answer from another goroutine, and could not have
+	// the connection back unless the server takes part; a busy one does not.
+	ctx, cancel := context.WithTimeout(ctx, s.replicaWait+giveUpAfter)
+	defer cancel()
 	timeout := int64((s.replicaWait + time.Millisecond - 1) / time.Millisecond)
 	err = s.client.Dedicated(func(c rueidis.DedicatedClient) error {
 		wait := func() rueidis.Completed { return c.B().Wait().Numreplicas(int64(s.replicas)).Timeout(timeout).Build() }
@@ -62,7 +66,6 @@ type hints struct {
 
 type queued struct {
 	name    string
-	owner   string
 	waitTTL time.Duration
 	until   time.Time // its place is dead then, unless it asks again
 }
@@ -83,7 +86,7 @@ func (h *hints) note(req store.Request) {
 			break
 		}
 	}
-	h.waiting[req.ID] = queued{req.Name, req.Owner, req.WaitTTL, now.Add(req.WaitTTL)}
+	h.waiting[req.ID] = queued{req.Name, req.WaitTTL, now.Add(req.WaitTTL)}
 }
 
 // take returns the request of an id and forgets it.
@@ -95,8 +98,9 @@ func (h *hints) take(id string) (queued, bool) {
 	return q, ok
 }
 
-// confirm passes a pushed grant on if enough replicas have it, else gives it up:
-// the waiter then asks again by itself.
+// confirm passes a pushed grant on if enough replicas have it. Else the waiter asks
+// again by itself, and is told when they have. It is not given up here: an ask of the
+// same id may be under way, and confirmed.
 func (s *Store) confirm(ctx context.Context, e store.Event) {
 	q, ok := s.hints.take(e.ID)
 	if !ok {
@@ -106,11 +110,7 @@ func (s *Store) confirm(ctx context.Context, e store.Event) {
 	defer cancel()
 	keys := s.keys.keys(q.name)
 	reply, missing, err := s.sendConfirmed(ctx, confirmScript, keys, []string{e.ID, millis(q.waitTTL)})
-	if err != nil {
-		return
-	}
-	if missing != nil {
-		s.run(ctx, releaseScript, keys, []string{e.ID, q.owner, "0"})
+	if err != nil || missing != nil {
 		return
 	}
 	if held, err := reply.AsInt64(); err == nil && held == 1 {

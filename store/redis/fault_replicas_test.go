@@ -1,0 +1,124 @@
+package redis_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/redis"
+)
+
+// confirmed is what a store that wants one replica is opened with.
+const confirmed = "?min_replicas=1&replica_timeout=100ms"
+
+// stall stops a replica, which confirms nothing then.
+func stall(t *testing.T, replica *redistest.Server) {
+	t.Helper()
+	replica.Pause()
+	t.Cleanup(replica.Resume)
+}
+
+// The replica does not confirm a grant in time. What came of that is not known; when
+// the replica has caught up the same request is confirmed, and nobody was let in
+// between.
+func TestFault18ReplicaConfirmsLater(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	replica := startReplica(t, server)
+	s, rival := open(t, server.URL()+confirmed), open(t, server.URL())
+	stall(t, replica)
+	mine, other := long(want("a", 1)), long(want("a", 2))
+	_, err := s.Acquire(bounded(t), mine)
+	require.ErrorIs(t, err, redis.ErrTooFewReplicas)
+	require.False(t, errors.Is(err, store.ErrRefused))
+	_, err = rival.Acquire(bounded(t), other)
+	require.ErrorIs(t, err, store.ErrHeld)
+	replica.Resume()
+	until(t, "it is confirmed", func() bool {
+		g, err := s.Acquire(bounded(t), mine)
+		return err == nil && g.Held
+	})
+	_, err = rival.Acquire(bounded(t), other)
+	require.ErrorIs(t, err, store.ErrHeld)
+	require.NoError(t, s.Release(bounded(t), of(mine)))
+}
+
+// A lock is handed over while the replica stands still. Its waiter does not hear of it,
+// and it is not handed on either, for an ask of his may be on its way: when that is
+// confirmed he holds, and nobody else has.
+func TestFault18HandOverConfirmedLater(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	replica := startReplica(t, server)
+	s, rival := open(t, server.URL()+confirmed), open(t, server.URL())
+	told := make(chan store.Event, 10)
+	s.Listen(func(e store.Event) { told <- e })
+	first, mine, next := long(want("a", 1)), long(want("a", 2)), long(want("a", 3))
+	mine.Queue, next.Queue = true, true
+	g, err := rival.Acquire(bounded(t), first)
+	require.NoError(t, err)
+	require.True(t, g.Held)
+	for _, asked := range []struct {
+		on *redis.Store
+		r  store.Request
+	}{{s, mine}, {rival, next}} {
+		g, err := asked.on.Acquire(bounded(t), asked.r)
+		require.NoError(t, err)
+		require.False(t, g.Held)
+	}
+	stall(t, replica)
+	require.NoError(t, rival.Release(bounded(t), of(first)))
+	select {
+	case e := <-told:
+		require.Empty(t, e.Token, "told of a grant that no replica has")
+	case <-time.After(500 * time.Millisecond): // five times what is waited for the replica
+	}
+	state, err := rival.Inspect(bounded(t), "a")
+	require.NoError(t, err)
+	require.Len(t, state.Queue, 1, "it was handed on")
+	replica.Resume()
+	until(t, "it is confirmed", func() bool {
+		g, err := s.Acquire(bounded(t), mine)
+		return err == nil && g.Held
+	})
+	g, err = rival.Acquire(bounded(t), next)
+	require.NoError(t, err)
+	require.False(t, g.Held)
+	require.NoError(t, s.Release(bounded(t), of(mine)))
+	require.NoError(t, rival.Release(bounded(t), of(next)))
+}
+
+// The server is busy with a script while replicas are waited for. Calls fail, and that
+// is all that happens: a connection goes back to the pool without commands.
+func TestFault28BusyWithReplicas(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "busy-reply-threshold 50")
+	s := open(t, server.URL()+confirmed)
+	_, err := s.Acquire(bounded(t), want("a", 1)) // a connection is in the pool
+	require.ErrorIs(t, err, redis.ErrTooFewReplicas)
+	mad, other := startClient(t, server.Addr), startClient(t, server.Addr)
+	ended := make(chan error, 1)
+	go func() { ended <- mad("EVAL", "while true do end", "0") }()
+	until(t, "it is busy", func() bool { return strings.HasPrefix(fmt.Sprint(other("GET", "a")), "BUSY") })
+	for i := range 5 {
+		_, err := s.Acquire(bounded(t), want("b", 10+i))
+		require.Error(t, err)
+	}
+	require.NoError(t, other("SCRIPT", "KILL"))
+	require.Error(t, <-ended)
+	until(t, "it answers again", func() bool {
+		_, err := s.Acquire(bounded(t), want("c", 20))
+		return errors.Is(err, redis.ErrTooFewReplicas)
+	})
+}
+
+func long(r store.Request) store.Request {
+	r.TTL, r.WaitTTL = time.Minute, time.Minute
+	return r
+}
