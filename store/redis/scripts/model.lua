@@ -242,23 +242,42 @@ local function drop(id)
   end
 end
 
--- leave gives up a place.
-local function leave(id)
-  local field = 'w:' .. waiter(id).owner
+-- vacate removes a place. The owner's list is the caller's business.
+local function vacate(id)
   redis.call('ZREM', order, 'q:' .. id, 'd:' .. id)
   redis.call('HDEL', lock, 'i:' .. id)
+  changed = true
+end
+
+-- waiting_ids iterates over the owner's list: his ids that wait, in the order of their places.
+local function waiting_ids(owner)
+  return string.gmatch(redis.call('HGET', lock, 'w:' .. owner) or '', '%x+')
+end
+
+local function set_waiting_ids(owner, ids)
+  if #ids > 0 then
+    redis.call('HSET', lock, 'w:' .. owner, table.concat(ids, ' '))
+  else
+    redis.call('HDEL', lock, 'w:' .. owner)
+  end
+end
+
+-- strike takes an id off the owner's list.
+local function strike(id, owner)
   local others = {}
-  for other in string.gmatch(redis.call('HGET', lock, field) or '', '%x+') do
+  for other in waiting_ids(owner) do
     if other ~= id then
       others[#others + 1] = other
     end
   end
-  if #others > 0 then
-    redis.call('HSET', lock, field, table.concat(others, ' '))
-  else
-    redis.call('HDEL', lock, field)
-  end
-  changed = true
+  set_waiting_ids(owner, others)
+end
+
+-- leave gives up a place.
+local function leave(id)
+  local owner = waiter(id).owner
+  vacate(id)
+  strike(id, owner)
 end
 
 -- enqueue gives a place, or keeps the one there is, for waiting more milliseconds.
@@ -310,21 +329,8 @@ local function grantable(id, owner, mode, tokens)
   return issue(tokens)
 end
 
-local grant
-
--- grant_waiting grants a request whose client is not asking just now: it has its WaitTTL to show
--- that it is there, and is told by an event.
-local function grant_waiting(id, w, token, reserved)
-  wakes[#wakes + 1] = {channel = w.channel, message = string.format('%s %.0f %d', id, token, w.tokens - reserved)}
-  leave(id)
-  grant(id, w.owner, w.mode, token, now + w.ms, w.label)
-end
-
--- grant makes a hold, and with it of those waiting requests of its owner that re-entry allows.
-function grant(id, owner, mode, token, deadline, label)
-  if waits(id) then
-    leave(id)
-  end
+-- admit makes a hold.
+local function admit(id, owner, mode, token, deadline, label)
   holds, serial, changed = holds + 1, serial + 1, true
   if mode == 'x' then
     exclusive = exclusive + 1
@@ -335,15 +341,46 @@ function grant(id, owner, mode, token, deadline, label)
     string.format('%s %s %.0f %.0f ', mode, owner, token, serial) .. label)
   redis.call('ZADD', order, deadline, 'h:' .. id)
   count(owner, mode, string.format('%.0f', token), 1)
-  for other in string.gmatch(redis.call('HGET', lock, 'w:' .. owner) or '', '%x+') do
-    if waits(other) then
-      local w = waiter(other)
-      local granted, reserved = grantable(other, owner, w.mode, w.tokens)
-      if granted then
-        grant_waiting(other, w, granted, reserved)
-      end
+end
+
+-- grant_waiting grants a request whose client is not asking just now: it has its WaitTTL to show
+-- that it is there, and is told by an event. The owner's list is the caller's business.
+local function grant_waiting(id, w, token, reserved)
+  wakes[#wakes + 1] = {channel = w.channel, message = string.format('%s %.0f %d', id, token, w.tokens - reserved)}
+  vacate(id)
+  admit(id, w.owner, w.mode, token, now + w.ms, w.label)
+end
+
+-- grant_siblings grants those waiting requests of a holder that re-entry allows. One pass is enough:
+-- what it grants changes nothing for those it has passed over, which are upgrades that wait for other
+-- owners. The records are read first, so that a foreign one is found before the list is out of date.
+local function grant_siblings(owner)
+  local waiting, others = {}, {}
+  for id in waiting_ids(owner) do
+    if waits(id) then
+      waiting[#waiting + 1] = {id = id, w = waiter(id)}
     end
   end
+  for _, s in ipairs(waiting) do
+    local token, reserved = grantable(s.id, owner, s.w.mode, s.w.tokens)
+    if token then
+      grant_waiting(s.id, s.w, token, reserved)
+    else
+      others[#others + 1] = s.id
+    end
+  end
+  if #others < #waiting then
+    set_waiting_ids(owner, others)
+  end
+end
+
+-- grant makes a hold, and with it of those waiting requests of its owner that re-entry allows.
+local function grant(id, owner, mode, token, deadline, label)
+  if waits(id) then
+    leave(id)
+  end
+  admit(id, owner, mode, token, deadline, label)
+  grant_siblings(owner)
 end
 
 -- promote grants from the head of the queue as far as the rules allow.
@@ -358,7 +395,9 @@ local function promote()
     if not token then
       return
     end
+    strike(id, w.owner)
     grant_waiting(id, w, token, reserved)
+    grant_siblings(w.owner)
   end
 end
 

@@ -1,0 +1,76 @@
+package redis_test
+
+import (
+	"testing"
+
+	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/store"
+)
+
+// TestCallsOfManySiblings: thousands of requests of one owner are granted together,
+// in calls that grow as their number does.
+func TestCallsOfManySiblings(t *testing.T) {
+	t.Parallel()
+	const number, mostEach = 2000, 12
+	for what, mode := range map[string]func(i int) store.Mode{
+		"all exclusive": func(int) store.Mode { return store.Exclusive },
+		"all shared":    func(int) store.Mode { return store.Shared },
+		"a reader, then writers and readers": func(i int) store.Mode {
+			return []store.Mode{store.Shared, store.Exclusive}[i%2]
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			s := open(t, server.URL())
+			held := newRequest(0)
+			held.Name = "a"
+			if _, err := s.Acquire(t.Context(), held); err != nil {
+				t.Fatal(err)
+			}
+			var all []store.Request
+			for i := range number {
+				req := newRequest(1 + i)
+				req.Name, req.Owner, req.Mode, req.Queue = held.Name, newRequest(1).Owner, mode(i), true
+				if g, err := s.Acquire(t.Context(), req); err != nil || g.Position != 1+i {
+					t.Fatal(g, err)
+				}
+				all = append(all, req)
+			}
+
+			server.MustDo("CONFIG", "RESETSTAT")
+			if err := s.Release(t.Context(), refOf(held)); err != nil {
+				t.Fatal(err)
+			}
+			calls := 0
+			for _, n := range commands(server) {
+				calls += n
+			}
+			if calls > mostEach*number {
+				t.Errorf("%d calls granted %d requests of one owner, want at most %d each", calls, number, mostEach)
+			}
+
+			state, err := s.Inspect(t.Context(), held.Name)
+			if err != nil || len(state.Holders) != number || len(state.Queue) > 0 {
+				t.Fatalf("%d hold and %d wait, %v", len(state.Holders), len(state.Queue), err)
+			}
+			first, second := state.Holders[0].Token, state.Holders[1].Token
+			if upgrade := mode(0) != mode(1); second < first || upgrade != (second > first) {
+				t.Errorf("tokens %d and %d", first, second)
+			}
+			for i, h := range state.Holders[1:] {
+				if h.Token != second {
+					t.Fatalf("hold %d has token %d, the second has %d", 1+i, h.Token, second)
+				}
+			}
+			for i, req := range all {
+				if err := s.Release(t.Context(), refOf(req)); err != nil {
+					t.Fatalf("request %d was granted, but: %v", i, err)
+				}
+			}
+			if left := server.MustDo("KEYS", "*:*:*:*"); left != "" {
+				t.Errorf("left: %s", left)
+			}
+		})
+	}
+}
