@@ -19,14 +19,16 @@ import (
 type links struct {
 	client rueidis.Client
 
-	mu   sync.Mutex
-	open map[string]*link // by address; "" if there is but one node
+	mu    sync.Mutex
+	open  map[string]*link // by address; "" if there is but one node
+	start string           // where first begins to look
 }
 
 type link struct {
 	node   string
 	once   sync.Once
 	client rueidis.DedicatedClient
+	dialed string // address of the node it leads to
 
 	// Guarded by links.mu.
 	users int
@@ -47,13 +49,16 @@ func (ls *links) take(node string) *link {
 	}
 	l.users++
 	ls.mu.Unlock()
-	l.once.Do(func() { l.client = ls.dedicate(node) })
+	l.once.Do(func() { l.client, l.dialed = ls.dedicate(node) })
 	return l
 }
 
 // put gives a connection back. It is closed if nobody uses it any more; a broken
-// one is not taken again.
+// one is not taken again, and its node is not the first any more.
 func (ls *links) put(l *link, broken bool) {
+	if broken {
+		ls.pass(l.dialed)
+	}
 	ls.mu.Lock()
 	l.users--
 	last := l.users == 0
@@ -66,36 +71,63 @@ func (ls *links) put(l *link, broken bool) {
 	}
 }
 
-// first is the address of a node of a cluster, always the same one; "" if there
-// is but one node, or none is known.
+// first is the address of the node that subscriptions begin at, the same one until
+// that fails; "" if there is but one node, or none is known.
 func (ls *links) first() string {
-	if ls.client.Mode() != rueidis.ClientModeCluster {
-		return ""
-	}
-	addresses := slices.Sorted(maps.Keys(ls.client.Nodes()))
+	addresses := ls.addresses()
 	if len(addresses) == 0 {
 		return ""
 	}
-	return addresses[0]
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return addresses[ls.index(addresses)]
+}
+
+// pass makes the node after this one the first, if this one is: many subscriptions
+// that fail together pass over one node.
+func (ls *links) pass(node string) {
+	addresses := ls.addresses()
+	if len(addresses) == 0 {
+		return
+	}
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if i := ls.index(addresses); addresses[i] == node {
+		ls.start = addresses[(i+1)%len(addresses)]
+	}
+}
+
+// addresses are those of the nodes of a cluster, in order.
+func (ls *links) addresses() []string {
+	if ls.client.Mode() != rueidis.ClientModeCluster {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(ls.client.Nodes()))
+}
+
+// index is that of the first node. The one at start may be gone: then it is the next.
+func (ls *links) index(addresses []string) int {
+	i, _ := slices.BinarySearch(addresses, ls.start)
+	return i % len(addresses)
 }
 
 // dedicate opens a connection. In a cluster it is one to a single node, because
 // the client's own would serve one slot only and panics at the next one. Instead
 // of a node that the client does not know yet it is to another, which says
 // again where the slot is; nil if it knows none.
-func (ls *links) dedicate(node string) rueidis.DedicatedClient {
+func (ls *links) dedicate(node string) (c rueidis.DedicatedClient, dialed string) {
 	client := ls.client
 	if client.Mode() == rueidis.ClientModeCluster {
 		nodes := client.Nodes()
-		if client = nodes[node]; client == nil {
-			client = nodes[ls.first()]
+		if nodes[node] == nil {
+			node = ls.first()
 		}
-		if client == nil {
-			return nil
+		if client = nodes[node]; client == nil {
+			return nil, ""
 		}
 	}
-	dedicated, _ := client.Dedicate()
-	return dedicated
+	c, _ = client.Dedicate()
+	return c, node
 }
 
 // isReply: the server has answered, so the connection is fine.

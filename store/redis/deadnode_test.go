@@ -1,0 +1,53 @@
+package redis_test
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/internal/locktest"
+	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/redis"
+)
+
+// A node of a cluster is dead, of all addresses the lowest, where the first
+// subscription begins. Locks elsewhere are handed over by push as before.
+func TestFirstNodeOfAClusterIsDead(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, false, "cluster-require-full-coverage no")
+	dead := cluster.Nodes[slices.Index(cluster.Addrs(), slices.Min(cluster.Addrs()))]
+	held, waits := newRequest(0), newRequest(1)
+	master := dead
+	for i := 0; master == dead; i++ {
+		held.Name = "name-" + strconv.Itoa(i)
+		master = cluster.Master(redis.Slot(redis.LockKey(held.Name)))
+	}
+	waits.Name, waits.Queue = held.Name, true // and asks by itself every 20 s
+	from, to := open(t, cluster.URL()), open(t, cluster.URL())
+	events := make(chan store.Event, 10)
+	to.Listen(func(e store.Event) { events <- e })
+	if _, err := from.Acquire(t.Context(), held); err != nil {
+		t.Fatal(err)
+	}
+
+	dead.Kill()
+	if g, err := to.Acquire(t.Context(), waits); err != nil || g.Held {
+		t.Fatal(g, err)
+	}
+	locktest.Poll(t, "it listens", 5*time.Second, func() bool { return len(channels(master)) == 1 })
+	if err := from.Release(t.Context(), refOf(held)); err != nil {
+		t.Fatal(err)
+	}
+	for late := time.After(locktest.Soon); ; {
+		select {
+		case e := <-events:
+			if e.ID == waits.ID {
+				return
+			}
+		case <-late:
+			t.Fatal("the waiter is not told that it is its turn")
+		}
+	}
+}
