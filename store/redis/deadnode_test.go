@@ -1,6 +1,8 @@
 package redis_test
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"testing"
@@ -48,6 +50,46 @@ func TestFirstNodeOfAClusterIsDead(t *testing.T) {
 			}
 		case <-late:
 			t.Fatal("the waiter is not told that it is its turn")
+		}
+	}
+}
+
+// The replica of one shard is gone: what is held there is not confirmed, and what
+// is held elsewhere is renewed in the same call, though it comes last.
+func TestRenewalsBesideAShardWithoutReplica(t *testing.T) {
+	t.Parallel()
+	const each = 5 // partitions
+	cluster := redistest.StartCluster(t, true)
+	s := open(t, cluster.URL()+"&min_replicas=1")
+	sick := cluster.Master(redis.Slot(redis.LockKey("name-0")))
+	var sickRefs, soundRefs []store.Ref
+	seen := make(map[int]bool)
+	for i := 0; len(sickRefs) < each || len(soundRefs) < each; i++ {
+		req := newRequest(i)
+		refs := &soundRefs
+		if cluster.Master(redis.Slot(redis.LockKey(req.Name))) == sick {
+			refs = &sickRefs
+		}
+		if p := redis.Partition(req.Name); seen[p] || len(*refs) == each {
+			continue
+		} else {
+			seen[p] = true
+		}
+		if _, err := s.Acquire(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+		*refs = append(*refs, refOf(req))
+	}
+
+	cluster.Nodes[slices.Index(cluster.Nodes, sick)+3].Kill()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // of which each sick one takes 1 s
+	defer cancel()
+	for i, err := range s.Renew(ctx, slices.Concat(sickRefs, soundRefs)) {
+		if i < each && !errors.Is(err, redis.ErrTooFewReplicas) {
+			t.Errorf("hold %d, where the replica is gone: %v", i, err)
+		}
+		if i >= each && err != nil {
+			t.Errorf("hold %d, where the replica is there: %v", i, err)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/redis/rueidis"
 
@@ -14,8 +15,9 @@ import (
 const batch = 128
 
 // Renew implements [store.Store]. Holds travel together, up to 128 in a script
-// call, in a cluster those of one partition, and all calls at once. It blocks until
-// all are answered or ctx ends, and works when the server's memory is full.
+// call, in a cluster those of one partition, and all calls at once; with MinReplicas
+// up to 64, in a cluster one of each partition. It blocks until all are answered or ctx
+// ends, and works when the server's memory is full.
 func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
 	results := make([]error, len(holds))
 	if err := s.ready(ctx); err != nil {
@@ -26,10 +28,7 @@ func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
 	}
 	batches := s.batches(holds)
 	if s.replicas > 0 {
-		for _, b := range batches {
-			reply, missing, err := s.sendConfirmed(ctx, renewScript, b.keys, b.args)
-			s.settle(ctx, b, holds, reply, errors.Join(err, missing), results)
-		}
+		s.renewConfirmed(ctx, batches, holds, results)
 		return results
 	}
 	calls := make([]rueidis.Completed, len(batches))
@@ -46,8 +45,32 @@ func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
 	return results
 }
 
+// renewConfirmed sends batches that replicas have to confirm, in one lane for each
+// partition. A connection for each batch would be too many; and if any batch could
+// have any connection, those of a shard that does not answer would take them all.
+func (s *Store) renewConfirmed(ctx context.Context, batches []*renewal, holds []store.Ref, results []error) {
+	var lanes [partitions][]*renewal
+	for _, b := range batches {
+		lanes[b.lane] = append(lanes[b.lane], b)
+	}
+	var sent sync.WaitGroup
+	for _, lane := range lanes {
+		if len(lane) == 0 {
+			continue
+		}
+		sent.Go(func() {
+			for _, b := range lane {
+				reply, missing, err := s.sendConfirmed(ctx, renewScript, b.keys, b.args)
+				s.settle(ctx, b, holds, reply, errors.Join(err, missing), results)
+			}
+		})
+	}
+	sent.Wait()
+}
+
 // renewal is one call of the renew script.
 type renewal struct {
+	lane       int   // its partition; where there are no slots, any
 	index      []int // which of the holds
 	keys, args []string
 }
@@ -64,7 +87,10 @@ func (s *Store) batches(holds []store.Ref) []*renewal {
 		}
 		b := open[p]
 		if b == nil {
-			b = &renewal{}
+			b = &renewal{lane: p}
+			if !slots {
+				b.lane = len(all) % partitions
+			}
 			open[p] = b
 			all = append(all, b)
 		}
