@@ -1,0 +1,204 @@
+package quorum_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock/internal/faultstore"
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/quorum"
+)
+
+// left is what node i keeps of the lock: first characters of the ids that hold, then
+// of those that wait.
+func (s *site) left(i int) (ids string) {
+	state, err := s.nodes[i].Inspect(bg, "n")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, e := range append(state.Holders, state.Queue...) {
+		ids += e.ID[:1]
+	}
+	return ids
+}
+
+// TestRenewalWithoutTaintedNodes: a node at which a release of the id may still arrive
+// is no part of the majority that renews it.
+func TestRenewalWithoutTaintedNodes(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a, b := s.client(), s.client()
+		ra, rb := waiting(request("a", 1)), request("b", 1)
+		for _, n := range s.nodes[1:] {
+			n.Acquire(bg, rb)
+		}
+		// Node 0 is a's, who gives it back; that arrives much later.
+		arrive := make(chan struct{})
+		a.links[0].On(faultstore.Release, faultstore.Every, faultstore.HoldRequest(arrive))
+		s.refused(a, ra, nil)
+		s.refused(a, ra, nil)
+		for _, n := range s.nodes[1:] {
+			n.Release(bg, refOf(rb))
+		}
+		s.hold(a, ra)
+		until := time.Now().Add(lease)
+		a.cut(down, 2)
+		for range 4 {
+			time.Sleep(lease / 3)
+			if asked := time.Now(); s.renew(a, ra) == nil {
+				until = asked.Add(lease)
+			}
+		}
+		want(t, "holders at node 0", s.holders(0), "a")
+		close(arrive)
+		synctest.Wait()
+		if s.hold(b, request("b", 2)); time.Now().Before(until) {
+			t.Errorf("granted to b while a holds for %v", time.Until(until))
+		}
+	})
+}
+
+// TestSpoiltIDIsGivenUp: an id of which releases may still arrive at a majority cannot be
+// granted. It is refused for good and nothing of it stays; another id of its owner is granted.
+func TestSpoiltIDIsGivenUp(t *testing.T) {
+	for name, fault := range map[string]faultstore.Fault{"in time": faultstore.DelayRequest(0), "late": faultstore.DelayRequest(2 * time.Second)} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 3, func(s *site) {
+				a := s.client()
+				r, other := waiting(request("a", 1)), request("x", 1)
+				// All nodes are a's, and he cannot make sure of it; what two of them are told
+				// then arrives much later.
+				arrive := make(chan struct{})
+				for _, link := range a.links[:2] {
+					link.On(faultstore.Release, faultstore.Every, faultstore.HoldRequest(arrive))
+					link.On(faultstore.Incarnation, faultstore.Nth(1), down)
+				}
+				s.refused(a, r, quorum.ErrNoQuorum)
+				want(t, "left at node 2", s.left(2), "")
+
+				s.nodes[2].Acquire(bg, other)
+				a.links[2].On(faultstore.Acquire, faultstore.Every, fault)
+				s.refused(a, r, store.ErrLost)
+				time.Sleep(3 * time.Second)
+				s.nodes[2].Release(bg, refOf(other))
+				want(t, "left at node 2", s.left(2), "")
+
+				close(arrive)
+				time.Sleep(time.Second)
+				for i := range s.nodes {
+					want(t, "left", s.left(i), "")
+				}
+				s.hold(a, request("a", 2))
+			})
+		})
+	}
+}
+
+// TestSpoiltIDIsBuried: an ask of it that arrives after all releases gets nothing.
+func TestSpoiltIDIsBuried(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a := s.client()
+		r := waiting(request("a", 1))
+		heal := a.cut(faultstore.Mute(), 2)
+		for _, link := range a.links[:2] {
+			link.On(faultstore.Incarnation, faultstore.Nth(1), down)
+			link.On(faultstore.Release, faultstore.Nth(1), down)
+			link.On(faultstore.Acquire, faultstore.Nth(2), faultstore.DuplicateAfter(3*time.Second))
+		}
+		s.refused(a, r, quorum.ErrNoQuorum)
+		s.refused(a, r, store.ErrLost)
+		heal()
+		time.Sleep(4 * time.Second)
+		for i := range s.nodes {
+			want(t, "left", s.left(i), "")
+		}
+	})
+}
+
+// TestHandleForgets: what was released, or refused and given back, stays in no memory.
+func TestHandleForgets(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a, b := s.client(), s.client()
+		forgotten := func(c *client) {
+			t.Helper()
+			want(t, "entries", quorum.Entries(c.Store), 0)
+			want(t, "chores", quorum.Chores(c.Store), 0)
+		}
+		for i := range 100 {
+			s.hold(a, request("a", i))
+			s.release(a, request("a", i))
+		}
+		forgotten(a)
+
+		rb := request("b", 1)
+		s.hold(b, rb)
+		for i := range 100 {
+			s.refused(a, request("a", 100+i), store.ErrHeld)
+		}
+		forgotten(a)
+
+		s.nodes[0].Release(bg, refOf(rb)) // what a gets there he gives back
+		for i := range 20 {
+			s.refused(a, request("a", 200+i), store.ErrHeld)
+		}
+		forgotten(a)
+		want(t, "left at node 0", s.left(0), "")
+	})
+}
+
+// TestRefusalByAMajorityLeavesNothing: at the node that has not refused, whatever that
+// did or is still to do.
+func TestRefusalByAMajorityLeavesNothing(t *testing.T) {
+	for name, x := range map[string]struct {
+		held  bool // by somebody else
+		fault faultstore.Fault
+	}{
+		"granted":             {false, faultstore.DelayRequest(0)},
+		"queued":              {true, faultstore.DelayRequest(0)},
+		"granted late":        {false, faultstore.DelayRequest(2 * time.Second)},
+		"queued late":         {true, faultstore.DelayRequest(2 * time.Second)},
+		"granted, reply lost": {false, faultstore.DropReply()},
+		"queued, reply lost":  {true, faultstore.DropReply()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 3, func(s *site) {
+				a := s.client()
+				other := request("x", 1)
+				if x.held {
+					s.nodes[0].Acquire(bg, other)
+				}
+				a.cut(faultstore.Answer(store.ErrRefused), 1, 2)
+				a.links[0].On(faultstore.Acquire, faultstore.Every, x.fault)
+				s.refused(a, waiting(request("a", 1)), store.ErrRefused)
+				time.Sleep(3 * time.Second)
+				s.nodes[0].Release(bg, refOf(other))
+				want(t, "left at node 0", s.left(0), "")
+			})
+		})
+	}
+}
+
+// TestAsksAreNotedBeforeTheyAreSent: a release has to know of asks that are about to be
+// sent, to bury the id where they arrive after it.
+func TestAsksAreNotedBeforeTheyAreSent(t *testing.T) {
+	for i := range 20 {
+		inBubble(t, 5, func(s *site) {
+			a := s.client()
+			r := request("a", i)
+			var first sync.Once
+			for _, link := range a.links {
+				link.On(faultstore.Acquire, faultstore.Every, func(ctx context.Context, deliver func(context.Context) faultstore.Result) faultstore.Result {
+					first.Do(func() {
+						for k := range s.nodes {
+							want(t, "the ask is noted", quorum.Open(a.Store, r.ID, k), true)
+						}
+					})
+					return deliver(ctx)
+				})
+			}
+			s.hold(a, r)
+		})
+	}
+}
