@@ -126,6 +126,13 @@ func (a *attempt) clear(present bool) {
 	}
 }
 
+// mayBePresent reports whether some request of it was queued, granted or not answered.
+func (a *attempt) mayBePresent() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.present || a.unknown
+}
+
 // watch returns a channel that is closed when the attempt was left and nothing of
 // it is at the store any more.
 func (a *attempt) watch() <-chan struct{} {

@@ -142,30 +142,45 @@ func (a *acquisition) awaitTurn() error {
 	}
 }
 
+// maxAgain is how often a call goes on with another id when the store has given up
+// the one that it asked by.
+const maxAgain = 3
+
 // take gets a hold: from another goroutine that had the lock here, from a call of
 // the same owner that was granted while this one stood in line, or from the store.
 func (a *acquisition) take() (*Hold, error) {
-	at, h, err := a.enroll()
-	if at == nil {
-		return a.usable(h, err)
+	for again := 0; ; again++ {
+		at, h, err := a.enroll()
+		if at == nil {
+			return a.usable(h, err)
+		}
+		if a.wait {
+			a.client.pushes.add(at)
+		}
+		won, err := a.ask(at)
+		h, e := a.conclude(err)
+		if e != nil {
+			e.takeOver(err == errServed || a.gaveUp(err), won, err)
+			return a.usable(h, err)
+		}
+		if a.wait {
+			a.client.pushes.remove(at)
+		}
+		if h == nil && err == nil {
+			return a.install(at, won)
+		}
+		at.discard(err)
+		if h != nil || again == maxAgain || !a.outlives(at, err) {
+			return a.usable(h, err)
+		}
 	}
-	if a.wait {
-		a.client.pushes.add(at)
-	}
-	won, err := a.ask(at)
-	h, e := a.conclude(err)
-	if e != nil {
-		e.takeOver(err == errServed || a.gaveUp(err), won, err)
-		return a.usable(h, err)
-	}
-	if a.wait {
-		a.client.pushes.remove(at)
-	}
-	if h == nil && err == nil {
-		return a.install(at, won)
-	}
-	at.discard(err)
-	return a.usable(h, err)
+}
+
+// outlives reports whether a call that waits goes on after its asking by at ended with
+// err: the store will not grant that id any more, which says nothing of the lock. A
+// store that says so of one that is new to it will say it of the next one too.
+func (a *acquisition) outlives(at *attempt, err error) bool {
+	return a.wait && errors.Is(err, ErrLost) && !errors.Is(err, errLate) && at.mayBePresent() && a.ctx.Err() == nil
 }
 
 // enroll makes this call one that asks at the store, by the attempt that it
