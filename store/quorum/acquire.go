@@ -24,6 +24,9 @@ const tries = 5
 // back, so that one of those who met here can win, and is put again after a
 // random pause: without Queue before Acquire returns, with Queue after Retry. It
 // keeps its places in the queues meanwhile.
+//
+// Grant.Holds may be too few if nodes have missed what the owner asked for through
+// another handle.
 func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
 	return during(ctx, s, func(detached context.Context) (store.Grant, error) { return s.acquire(detached, ctx, req) })
 }

@@ -143,8 +143,20 @@ func (v vote) reserved() int      { return -v.grant.Short } // that much fewer t
 func (b *ballot) grant(sure []vote, token uint64) store.Grant {
 	return store.Grant{
 		Held: true, Token: token, Short: -nth(sure, b.s.need, vote.reserved),
-		TTL: nth(sure, b.s.need, vote.ttl), Holds: nth(sure, b.s.need, vote.holds),
+		TTL: nth(sure, b.s.need, vote.ttl), Holds: b.holds(sure),
 	}
+}
+
+// holds is how many holds the owner has. A node counts wrongly if it has missed an ask
+// or a release of another of them. A majority counts those that all of it has, which
+// may be too few: then those count that this handle has granted, of which some node
+// has to know. Of holds of other handles it may stay too few.
+func (b *ballot) holds(sure []vote) int {
+	agreed, most := nth(sure, b.s.need, vote.holds), nth(sure, 1, vote.holds)
+	if agreed == most {
+		return agreed
+	}
+	return max(agreed, min(most, b.s.entries.granted(b.req, b.entry)+1))
 }
 
 // nth is the n-th greatest of what the votes have: that much, so many of them have.

@@ -108,6 +108,13 @@ func (e *entry) isSpoilt(need int) bool {
 	return clean < need
 }
 
+// grants: it is a grant to the owner of req, of the same name.
+func (e *entry) grants(req store.Request, now time.Time) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.granted && now.Before(e.ends) && e.req.Owner == req.Owner && e.req.Name == req.Name
+}
+
 // granting returns the token of the grant that it is, 0 if it is none.
 func (e *entry) granting() uint64 {
 	e.mu.Lock()
@@ -231,6 +238,20 @@ func (t *table) put(id string, e *entry) {
 	if e.refs--; e.refs == 0 && e.over(time.Now()) {
 		t.drop(id, e)
 	}
+}
+
+// granted counts the grants to the owner of req, of the same name, but for one. It looks
+// at all entries.
+func (t *table) granted(req store.Request, but *entry) (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	for _, e := range t.entries {
+		if e != but && e.grants(req, now) {
+			n++
+		}
+	}
+	return n
 }
 
 func (t *table) sweep() {

@@ -1,0 +1,63 @@
+package quorum_test
+
+import (
+	"testing"
+
+	"github.com/dlock-go/dlock/internal/faultstore"
+)
+
+// TestHoldsOfNodesThatMissedSomething: an ask or a release that a minority of the nodes
+// has not got yet does not make the number of the owner's holds wrong.
+func TestHoldsOfNodesThatMissedSomething(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a := s.client()
+		hold := func(id, holds, off int) {
+			t.Helper()
+			heal := a.cut(down, off)
+			want(t, "holds", s.hold(a, request("a", id)).Holds, holds)
+			heal()
+		}
+		hold(1, 1, 0)
+		hold(2, 2, 0)
+		hold(3, 3, 1) // nodes 0 and 2 vote, and node 0 has this one alone
+		hold(3, 3, 2)
+
+		heal := a.links[2].On(faultstore.Release, faultstore.Every, down)
+		s.release(a, request("a", 2))
+		hold(4, 3, 1) // node 2, which votes, has not got the release
+		heal()
+	})
+}
+
+// TestHoldsOfOtherHandles: they count if a majority says so, and a node that has not
+// heard of a release does not matter.
+func TestHoldsOfOtherHandles(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a, b := s.client(), s.client()
+		s.hold(b, request("a", 1))
+		s.hold(b, request("a", 2))
+		want(t, "holds", s.hold(a, request("a", 3)).Holds, 3)
+		b.cut(down, 2)
+		s.release(b, request("a", 2))
+		want(t, "holds", s.hold(a, request("a", 4)).Holds, 3)
+	})
+}
+
+// TestHoldsThatWereBroken: those that no node has any more do not count, though this
+// handle has not been told.
+func TestHoldsThatWereBroken(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a := s.client()
+		for id := range 3 {
+			s.hold(a, request("a", id))
+		}
+		for _, n := range s.nodes {
+			n.Break(bg, "n")
+		}
+		heal := a.cut(down, 0)
+		s.hold(a, request("a", 4))
+		heal()
+		a.cut(down, 1)
+		want(t, "holds", s.hold(a, request("a", 5)).Holds, 2)
+	})
+}
