@@ -26,6 +26,7 @@ type entry struct {
 	ends     time.Time // of the grant, as far as is known
 	token    uint64    // of the grant
 	released bool      // what is still on its way must not bring it back
+	gone     bool      // a majority has released it
 
 	partial bool // the last ask got something, but no majority
 	splits  int  // how often it was given back
@@ -58,7 +59,7 @@ func (e *entry) leave() { <-e.turn }
 func (e *entry) begin(req store.Request) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.req, e.released = req, false
+	e.req, e.released, e.gone = req, false, false
 	if e.granted && time.Now().After(e.ends) {
 		e.granted = false
 	}
@@ -173,6 +174,19 @@ func (e *entry) isTainted(i int) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.tainted[i]
+}
+
+// bygone notes that a majority has released the id, and isGone reports that.
+func (e *entry) bygone() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.gone = true
+}
+
+func (e *entry) isGone() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.gone
 }
 
 // lasts notes that something of the entry may be alive for d from now on.

@@ -57,6 +57,7 @@ func (s *Store) release(ctx, caller context.Context, ref store.Ref) error {
 		e.lasts(lifetime(ref.TTL, ref.TTL) + timeout)
 		return s.verdict(c.errs)
 	}
+	e.bygone()
 	for i, err := range c.errs {
 		if err != nil && !errors.Is(err, store.ErrLost) {
 			e.taint(i)

@@ -70,7 +70,7 @@ func (s *Store) renew(ctx context.Context, holds []store.Ref) []error {
 	for i, c := range b.counts {
 		switch {
 		case c.done >= s.need:
-		case c.lost > len(s.nodes)-s.need:
+		case c.lost > len(s.nodes)-s.need, notes[i] != nil && notes[i].isGone():
 			results[i] = store.ErrLost
 		default:
 			results[i] = s.verdict(c.errs)

@@ -2,6 +2,7 @@ package quorum_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -56,6 +57,28 @@ func TestRenewalWithoutTaintedNodes(t *testing.T) {
 		synctest.Wait()
 		if s.hold(b, request("b", 2)); time.Now().Before(until) {
 			t.Errorf("granted to b while a holds for %v", time.Until(until))
+		}
+	})
+}
+
+// TestRenewalMeetsRelease: a renewal of which one node knew before the release and
+// another after it is one of a hold that is lost, also if the third is late.
+func TestRenewalMeetsRelease(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a := s.client()
+		r := request("a", 1)
+		s.hold(a, r)
+		a.links[0].On(faultstore.Renew, faultstore.Every, faultstore.DelayReply(300*time.Millisecond))
+		for _, link := range a.links[1:] {
+			link.On(faultstore.Renew, faultstore.Every, faultstore.DelayRequest(100*time.Millisecond))
+		}
+		a.links[2].On(faultstore.Release, faultstore.Every, faultstore.DelayRequest(time.Second))
+		renewed := make(chan error)
+		go func() { renewed <- s.renew(a, r) }()
+		time.Sleep(50 * time.Millisecond)
+		s.release(a, r)
+		if err := <-renewed; !errors.Is(err, store.ErrLost) {
+			t.Errorf("got %v, want it lost", err)
 		}
 	})
 }
