@@ -16,11 +16,12 @@ const (
 	// SQLTable creates the table, in PostgreSQL, MySQL and SQLite.
 	SQLTable = `CREATE TABLE fenced (id VARCHAR(255) PRIMARY KEY, token BIGINT NOT NULL DEFAULT 0, value TEXT)`
 
-	// SQLWrite writes, in PostgreSQL and SQLite: $1 token, $2 id, $3 value. No row
-	// affected: stale.
+	// SQLWrite writes, in PostgreSQL: $1 token, $2 id, $3 value. No row affected: stale.
+	// In SQLite by a driver that binds $1 by its number, as modernc.org/sqlite does; to
+	// others, such as mattn/go-sqlite3, $3 is a name and comes first: take [MySQLWrite].
 	SQLWrite = `UPDATE fenced SET value = $3, token = $1 WHERE id = $2 AND token <= $1`
 
-	// SQLRead reads, in PostgreSQL and SQLite 3.35: $1 token, $2 id. It writes the
+	// SQLRead reads, in PostgreSQL and in SQLite from 3.35: $1 token, $2 id. It writes the
 	// token, because a plain SELECT would not keep an older holder from writing
 	// afterwards. No row returned: stale.
 	SQLRead = `UPDATE fenced SET token = $1 WHERE id = $2 AND token <= $1 RETURNING value`
