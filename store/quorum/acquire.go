@@ -150,7 +150,7 @@ func (s *Store) decide(ctx context.Context, e *entry, b *ballot) (store.Grant, e
 		s.giveBack(ctx, e, b, b.queued...)
 		s.forget(e, b)
 		return store.Grant{}, store.ErrUpgrade
-	case e.isSpoilt(s.need):
+	case e.isSpoilt(s.need) && (b.req.Queue || len(b.votes)+len(b.busy) < s.need):
 		s.bury(ctx, e, b)
 		return store.Grant{}, fmt.Errorf("%w: releases of the request may still arrive at a majority of the nodes", store.ErrLost)
 	case len(b.votes)+len(b.busy) < s.need:

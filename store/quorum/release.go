@@ -141,7 +141,7 @@ func (s *Store) forget(e *entry, b *ballot) {
 	ref := refOf(b.req)
 	ref.Bury = true
 	for i, n := range s.nodes {
-		if e.open(i) {
+		if e.open(i) || errors.Is(b.errs[i], errSilent) { // or it has answered since
 			s.later(n, ref)
 		}
 	}
