@@ -22,6 +22,7 @@ type pace struct {
 	late     bool      // giveUp is what was left to a request that was itself late
 	inFlight bool
 	again    bool // a reason to ask again came while a request was in flight
+	granted  bool // that reason was a grant that an answer has to make whole
 	pause    backoff
 }
 
@@ -52,7 +53,7 @@ func (a *acquisition) ask(at *attempt) (award, error) {
 	defer timer.Stop()
 	for ; ; now = time.Now() {
 		if !p.inFlight && !now.Before(p.next) {
-			p.inFlight, p.again, p.sent = true, false, now
+			p.inFlight, p.again, p.granted, p.sent = true, false, false, now
 			due := now.Add(min(a.terms.timeout, patience))
 			if late := !now.Before(p.giveUp); late || p.heard && p.giveUp.Before(due) {
 				p.giveUp, p.late = due, true // it is we who ask so late, not the store that is silent
@@ -81,7 +82,10 @@ func (a *acquisition) ask(at *attempt) (award, error) {
 				p.pause.reset()
 				p.heard, p.late, p.giveUp = true, false, r.sent.Add(patience)
 				p.next = time.Now().Add(max(min(r.grant.Retry, a.terms.waitTTL/3), minSleep))
-				if p.again {
+				switch {
+				case p.granted:
+					p.next = time.Now()
+				case p.again:
 					p.next = earlier(p.next, p.sent.Add(askGap))
 				}
 			case certain(r.err):
@@ -102,7 +106,7 @@ func (a *acquisition) ask(at *attempt) (award, error) {
 			case ok:
 				return won, nil
 			case hint:
-				p.next = time.Now()
+				p.next, p.granted = time.Now(), true
 			default:
 				p.next = earlier(p.next, p.sent.Add(askGap))
 			}

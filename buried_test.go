@@ -167,6 +167,27 @@ func TestIDsAreLostForGood(t *testing.T) {
 	})
 }
 
+// A wait outlives any number of ids that are given up now and then.
+func TestWaitingOutlivesIDsOverTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGravedigger(int(ttl/probe)+3, 6)
+		other := mustLock(t, t.Context(), open(t, g.Store.(*memory.Store).Peer(), nil).Mutex("m"))
+		m := open(t, g, nil).Mutex("m")
+		done := make(chan *dlock.Hold)
+		go func() {
+			h, err := m.LockContext(t.Context())
+			assert.NoError(t, err)
+			done <- h
+		}()
+		time.Sleep(10 * ttl)
+		assert.Len(t, g.buried, 6)
+		require.NoError(t, other.Unlock())
+		h := <-done
+		require.NotNil(t, h)
+		require.NoError(t, h.Unlock())
+	})
+}
+
 // ending is a context that has ended before anybody is woken by it.
 type ending struct {
 	context.Context

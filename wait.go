@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/dlock-go/dlock/store"
 )
@@ -142,14 +143,16 @@ func (a *acquisition) awaitTurn() error {
 	}
 }
 
-// maxAgain is how often a call goes on with another id when the store has given up
-// the one that it asked by.
+// maxAgain is how often in a row a call goes on with another id when the store has given
+// up the one that it asked by. One that had been asked by for longer than the TTL begins
+// a new row.
 const maxAgain = 3
 
 // take gets a hold: from another goroutine that had the lock here, from a call of
 // the same owner that was granted while this one stood in line, or from the store.
 func (a *acquisition) take() (*Hold, error) {
 	for again := 0; ; again++ {
+		began := time.Now()
 		at, h, err := a.enroll()
 		if at == nil {
 			return a.usable(h, err)
@@ -170,6 +173,9 @@ func (a *acquisition) take() (*Hold, error) {
 			return a.install(at, won)
 		}
 		at.discard(err)
+		if time.Since(began) > a.terms.ttl {
+			again = 0
+		}
 		if h != nil || again == maxAgain || !a.outlives(at, err) {
 			return a.usable(h, err)
 		}

@@ -83,6 +83,31 @@ func TestPushedLateInTheLease(t *testing.T) {
 	})
 }
 
+// A lease that is not renewed is made whole by an ask. Where its grant is pushed while
+// the answer to an ask from before is on its way, the next one follows at once.
+func TestPushedAmidAnAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New()
+		first := mustLock(t, t.Context(), open(t, s, nil).Mutex("m"))
+		slow := faultstore.New(s.Peer())
+		slow.On(faultstore.Acquire, faultstore.Nth(1), faultstore.DelayReply(askGap/2))
+		m := open(t, slow, nil).Mutex("m", dlock.WithoutRenewal())
+		asked := time.Now()
+		holds := make(chan *dlock.Hold, 1)
+		go func() {
+			h, err := m.LockContext(t.Context())
+			assert.NoError(t, err)
+			holds <- h
+		}()
+		synctest.Wait()
+		require.NoError(t, first.Unlock())
+		h := <-holds
+		assert.Equal(t, askGap/2, time.Since(asked))
+		assert.Equal(t, 2, slow.Count(faultstore.Acquire))
+		require.NoError(t, h.Unlock())
+	})
+}
+
 // As TestWaitTTLLongerThanTTL, cut off after the first renewal.
 func TestWaitTTLLongerThanTTLWithoutFurtherRenewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
