@@ -49,6 +49,36 @@ func TestFault18ReplicaConfirmsLater(t *testing.T) {
 	require.NoError(t, s.Release(bounded(t), of(mine)))
 }
 
+// A grant that is asked for again is written again, though its deadline stays: servers
+// from 7.2 on have WAIT speak of the last write of its connection, and that may be older
+// than the grant.
+func TestFault18RepeatedAskIsWritten(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := open(t, server.URL())
+	writes := func() string { return field(server, "persistence", "rdb_changes_since_last_save") }
+	for _, others := range []int{0, 1} {
+		mine := long(want("a", 1))
+		mine.Mode = store.Shared
+		for i := range others {
+			other := long(want("a", 2+i))
+			other.Mode = store.Shared
+			_, err := s.Acquire(bounded(t), other)
+			require.NoError(t, err)
+		}
+		first, err := s.Acquire(bounded(t), mine)
+		require.NoError(t, err)
+		mine.TTL /= 2
+		before := writes()
+		again, err := s.Acquire(bounded(t), mine)
+		require.NoError(t, err)
+		require.Equal(t, first.Token, again.Token)
+		require.Greater(t, again.TTL, mine.TTL, "the deadline stays")
+		require.NotEqual(t, before, writes(), "beside %d others", others)
+		require.NoError(t, s.Release(bounded(t), of(mine)))
+	}
+}
+
 // A lock is handed over while the replica stands still. Its waiter does not hear of it,
 // and it is not handed on either, for an ask of his may be on its way: when that is
 // confirmed he holds, and nobody else has.

@@ -77,13 +77,11 @@ if buried(id) then
   return {-3}
 end
 
--- Rule 1: the id is a hold.
+-- Rule 1: the id is a hold. It is written even if nothing is new, so that a WAIT behind this speaks of it.
 local deadline = deadline_of(id)
 if deadline then
-  if now + ttl > deadline then
-    redis.call('ZADD', order, now + ttl, 'h:' .. id)
-    changed = true
-  end
+  redis.call('ZADD', order, math.max(deadline, now + ttl), 'h:' .. id)
+  changed = true
   return held(1)
 end
 
