@@ -14,6 +14,9 @@ import (
 // met and none had got a majority.
 const tries = 5
 
+// askedAgain is how often a node is asked again that may know the token of a hold.
+const askedAgain = 2
+
 // Acquire implements [store.Store]. It takes a round trip to the quickest majority
 // of the nodes if the request is not granted and two if it is, and at worst blocks
 // for the timeout of a node in each. Errors of nodes are no votes: with too many
@@ -25,8 +28,12 @@ const tries = 5
 // random pause: without Queue before Acquire returns, with Queue after Retry. It
 // keeps its places in the queues meanwhile.
 //
+// Where the nodes that answer have different tokens for an owner who holds already, and
+// one does not answer, it is asked twice more, for it may know the one that was granted.
+//
 // Grant.Holds may be too few if nodes have missed what the owner asked for through
-// another handle.
+// another handle. For the same reason Grant.Token may be greater than that of his hold
+// while a node does not answer.
 func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
 	return during(ctx, s, func(detached context.Context) (store.Grant, error) { return s.acquire(detached, ctx, req) })
 }
@@ -71,6 +78,10 @@ func (s *Store) acquire(ctx, caller context.Context, req store.Request) (store.G
 	enough := time.Now().Add(s.timeout(req.TTL) / 2)
 	for try := 0; ; try++ {
 		b := s.poll(ctx, e, req)
+		if b.unsure() && try < askedAgain && caller.Err() == nil {
+			time.Sleep(rand.N(s.pause(b, try+1)))
+			continue
+		}
 		g, err := s.decide(ctx, e, b)
 		met := errors.Is(err, store.ErrHeld) && len(b.held) > 0
 		if !met || try == tries || time.Now().After(enough) {

@@ -86,6 +86,21 @@ func (b *ballot) repeats() bool {
 	return slices.ContainsFunc(b.votes, func(v vote) bool { return v.grant.Holds > 1 || v.grant.Token == b.token })
 }
 
+// unsure: the owner has another hold, and a node that has not answered may be needed to
+// tell by which token.
+func (b *ballot) unsure() bool {
+	_, agreed := b.agreed()
+	return !agreed && len(b.votes) >= b.s.need &&
+		!slices.ContainsFunc(b.votes, func(v vote) bool { return v.grant.Token == b.token }) &&
+		slices.ContainsFunc(b.votes, func(v vote) bool { return v.grant.Holds > 1 }) &&
+		slices.ContainsFunc(b.errs, mayYetVote)
+}
+
+// mayYetVote: a node said nothing, or nothing certain, for a reason that may pass.
+func mayYetVote(err error) bool {
+	return err != nil && !certain(err) && !errors.Is(err, errTainted) && !errors.Is(err, errRestarted)
+}
+
 // agreed returns the token that a majority has given to this id.
 func (b *ballot) agreed() (uint64, bool) {
 	count := make(map[uint64]int, len(b.votes))

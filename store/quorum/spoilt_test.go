@@ -140,6 +140,45 @@ func TestSpoiltIDIsBuried(t *testing.T) {
 	})
 }
 
+// TestSpoiltIDOfABusyLock: who does not wait is told that others hold, if a majority says
+// so: that needs no vote of his own.
+func TestSpoiltIDOfABusyLock(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a := s.client()
+		r := request("a", 1)
+		arrive := make(chan struct{})
+		for _, link := range a.links[:2] {
+			link.On(faultstore.Release, faultstore.Every, faultstore.HoldRequest(arrive))
+			link.On(faultstore.Incarnation, faultstore.Nth(1), down)
+		}
+		s.refused(a, r, quorum.ErrNoQuorum)
+		time.Sleep(lease + time.Millisecond)
+		for _, n := range s.nodes {
+			n.Acquire(bg, request("x", 1))
+		}
+		s.refused(a, r, store.ErrHeld)
+		close(arrive)
+	})
+}
+
+// TestLateGrantOfARefusedID: a node that grants after a majority has refused is told that
+// nobody wants it, also if it does so while another gives back what it granted.
+func TestLateGrantOfARefusedID(t *testing.T) {
+	inBubble(t, 5, func(s *site) {
+		a := s.client()
+		for _, n := range s.nodes[:3] {
+			n.Acquire(bg, request("x", 1))
+		}
+		a.links[3].On(faultstore.Release, faultstore.Nth(1), faultstore.DelayReply(400*time.Millisecond))
+		a.links[4].On(faultstore.Acquire, faultstore.Every, faultstore.DelayRequest(300*time.Millisecond))
+		s.refused(a, request("a", 1), store.ErrHeld)
+		time.Sleep(time.Second)
+		for i := range s.nodes[3:] {
+			want(t, "left", s.left(3+i), "")
+		}
+	})
+}
+
 // TestHandleForgets: what was released, or refused and given back, stays in no memory.
 func TestHandleForgets(t *testing.T) {
 	inBubble(t, 3, func(s *site) {
