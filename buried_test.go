@@ -180,6 +180,7 @@ func TestWaitingOutlivesIDsOverTime(t *testing.T) {
 			done <- h
 		}()
 		time.Sleep(10 * ttl)
+		synctest.Wait()
 		assert.Len(t, g.buried, 6)
 		require.NoError(t, other.Unlock())
 		h := <-done
