@@ -33,7 +33,8 @@ const (
 // wire is between one client and its store.
 type wire interface {
 	// lose has the fault happen to the next request of the kind, or until stop to
-	// all of them, and calls bites with the first one on its way.
+	// all of them, and calls bites with the first one on its way. It happens to one in
+	// any case: of a quorum, the caller need not have waited for this node's.
 	lose(what request, how fault, all bool, bites func())
 	stop()
 	// healed is closed when the reply has been lost and the wire is good again.
@@ -91,7 +92,7 @@ func (p *plan) meets(what request) fault {
 func (p *plan) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.what = ""
+	p.all = false
 }
 
 func (p *plan) healed() <-chan struct{} {
