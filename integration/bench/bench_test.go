@@ -28,7 +28,7 @@ func TestEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 	z := sizes{
-		time: 50 * time.Millisecond, reps: 1, lease: 3 * time.Second,
+		time: 50 * time.Millisecond, reps: 1, lease: 3 * time.Second, patient: 4 * time.Second,
 		distinct: []int{8}, waiters: 20, held: []int{100}, crowds: []int{3},
 	}
 	wanted := func(s scenario, library string) bool {

@@ -10,6 +10,9 @@ import (
 // lease is what every library is told to use.
 const lease = 10 * time.Second
 
+// patient is the lease that dlock gives if nothing is said.
+const patient = 30 * time.Second
+
 // client is one program that uses a library, with connections of its own.
 type client interface {
 	// locker is the lock of a name for one goroutine, and excludes all other

@@ -23,15 +23,16 @@ type sizes struct {
 	time     time.Duration // of each measurement
 	reps     int
 	lease    time.Duration
-	distinct []int // goroutines on names of their own
-	waiters  int   // idle
+	patient  time.Duration // another lease, the default of dlock; none if 0
+	distinct []int         // goroutines on names of their own
+	waiters  int           // idle
 	held     []int
 	crowds   []int // on one name: waiters, or readers who hold
 }
 
 func usual(time time.Duration, reps int) sizes {
 	return sizes{
-		time: time, reps: reps, lease: lease,
+		time: time, reps: reps, lease: lease, patient: patient,
 		distinct: []int{1, 64, 512}, waiters: 200, held: []int{10_000, 100_000}, crowds: []int{1, 10, 100, 1000},
 	}
 }
@@ -66,7 +67,10 @@ var (
 func (z sizes) scenarios() (all []scenario) {
 	warm := min(200*time.Millisecond, z.time)
 	add := func(s scenario) {
-		s.job.Lease, s.job.Warm = z.lease, max(s.job.Warm, warm)
+		s.job.Warm = max(s.job.Warm, warm)
+		if s.job.Lease == 0 {
+			s.job.Lease = z.lease
+		}
 		if s.job.Time == 0 {
 			s.job.Time = z.time
 		}
@@ -100,16 +104,22 @@ func (z sizes) scenarios() (all []scenario) {
 		about: fmt.Sprintf("For %v; processor time and goroutines are of both processes.", 5*z.time),
 		job:   job{Kind: "idle", Goroutines: z.waiters, Processes: 2, Warm: z.time, Time: 5 * z.time}, libraries: keeping, columns: ofIdle, windows: true,
 	})
+	holding := func(id string, n int, lease time.Duration, libraries []string) {
+		add(scenario{
+			id: id, title: fmt.Sprintf("%d locks held and renewed, with leases of %v", n, lease),
+			about: "Each repetition is a third of the lease. redsync and redislock leave renewal to the caller: a goroutine for each lock extends it every third of the lease. One process.",
+			job:   job{Kind: "held", Locks: n, Distinct: true, Lease: lease, Time: lease / 3}, libraries: libraries, columns: ofHeld, windows: true,
+		})
+	}
 	for _, n := range z.held {
 		libraries := keeping
 		if n > 10_000 { // redsync takes a minute to get there, and then does what redislock does
 			libraries = slices.DeleteFunc(slices.Clone(keeping), func(id string) bool { return id == "redsync" })
 		}
-		add(scenario{
-			id: fmt.Sprint("held-", n), title: fmt.Sprintf("%d locks held and renewed", n),
-			about: fmt.Sprintf("Leases of %v; each repetition is a third of that. redsync and redislock leave renewal to the caller: a goroutine for each lock extends it every third of the lease. One process.", z.lease),
-			job:   job{Kind: "held", Locks: n, Distinct: true, Time: z.lease / 3}, libraries: libraries, columns: ofHeld, windows: true,
-		})
+		holding(fmt.Sprint("held-", n), n, z.lease, libraries)
+	}
+	if z.patient > 0 {
+		holding("held-long", slices.Max(z.held), z.patient, []string{"dlock", "etcd-dlock"})
 	}
 	const readers = "A turn in 20 writes, the others read and lock shared; with other libraries, which have no readers' lock, all lock alike."
 	add(scenario{
