@@ -14,9 +14,6 @@ import (
 // met and none had got a majority.
 const tries = 5
 
-// askedAgain is how often a node is asked again that may know the token of a hold.
-const askedAgain = 2
-
 // Acquire implements [store.Store]. It takes a round trip to the quickest majority
 // of the nodes if the request is not granted and two if it is, and at worst blocks
 // for the timeout of a node in each. Errors of nodes are no votes: with too many
@@ -29,7 +26,8 @@ const askedAgain = 2
 // keeps its places in the queues meanwhile.
 //
 // Where the nodes that answer have different tokens for an owner who holds already, and
-// one does not answer, it is asked twice more, for it may know the one that was granted.
+// one does not answer, all are asked once more if ctx leaves the time for that: it may
+// know the one that was granted.
 //
 // Grant.Holds may be too few if nodes have missed what the owner asked for through
 // another handle. For the same reason Grant.Token may be greater than that of his hold
@@ -78,18 +76,31 @@ func (s *Store) acquire(ctx, caller context.Context, req store.Request) (store.G
 	enough := time.Now().Add(s.timeout(req.TTL) / 2)
 	for try := 0; ; try++ {
 		b := s.poll(ctx, e, req)
-		if b.unsure() && try < askedAgain && caller.Err() == nil {
-			time.Sleep(rand.N(s.pause(b, try+1)))
-			continue
+		if b.unsure() && s.hasTime(caller, req.TTL) {
+			time.Sleep(rand.N(s.pause(b, 1)))
+			before := b
+			b = s.poll(ctx, e, req)
+			b.inherit(before)
 		}
 		g, err := s.decide(ctx, e, b)
 		met := errors.Is(err, store.ErrHeld) && len(b.held) > 0
 		if !met || try == tries || time.Now().After(enough) {
+			if certain(err) && !e.isOwned() {
+				s.forget(e, b) // not between tries: it may arrive after a vote in the next one
+				e.settle()
+			}
 			e.answer(err)
 			return g, err
 		}
 		time.Sleep(rand.N(s.pause(b, try+1)))
 	}
+}
+
+// hasTime reports whether a call may ask once more: there is time left for two rounds
+// after that.
+func (s *Store) hasTime(caller context.Context, ttl time.Duration) bool {
+	ends, ok := caller.Deadline()
+	return caller.Err() == nil && (!ok || time.Until(ends) > 3*s.timeout(ttl))
 }
 
 // pause is the longest that somebody waits who has given way so many times.
@@ -118,18 +129,21 @@ func (s *Store) poll(ctx context.Context, e *entry, req store.Request) *ballot {
 	})
 	r.collect(context.Background(), b.take, b.enough)
 	s.pulse.Store(int64(time.Since(b.sent)))
-	r.rest(s, func(a answer[store.Grant]) { s.late(ctx, e, a) })
+	votes := len(b.votes)
+	r.rest(s, func(a answer[store.Grant]) {
+		if a.err == nil && a.value.Held {
+			votes++
+			s.late(ctx, e, a, votes >= s.need)
+		}
+	})
 	return b
 }
 
 // late takes the answer of a node that nobody waited for. What it granted is left
 // to it if the others have granted too, and given its token if that can be;
-// else its request is to be asked again, for now it may be enough. If it has been
+// else, if it makes a majority, its request is to be asked again. If it has been
 // released meanwhile, so has this, with Bury.
-func (s *Store) late(ctx context.Context, e *entry, a answer[store.Grant]) {
-	if a.err != nil || !a.value.Held {
-		return
-	}
+func (s *Store) late(ctx context.Context, e *entry, a answer[store.Grant], enough bool) {
 	e.mu.Lock()
 	token, req := e.token, e.req
 	granted, waits := e.granted, !e.granted && !e.released && req.Queue
@@ -140,17 +154,18 @@ func (s *Store) late(ctx context.Context, e *entry, a answer[store.Grant]) {
 		defer cancel()
 		defer context.AfterFunc(s.work.base, cancel)()
 		_, _ = a.node.raiser.RaiseToken(ctx, refOf(req), token, req.Tokens) // the majority has it
-	case waits:
+	case waits && enough:
 		s.emit(store.Event{ID: req.ID})
 	}
 }
 
-// decide turns a ballot into an answer.
+// decide turns a ballot into an answer. What a request that is refused for certain has
+// at nodes that have answered is given back.
 func (s *Store) decide(ctx context.Context, e *entry, b *ballot) (store.Grant, error) {
 	if len(b.votes) >= s.need {
 		g, err := s.commit(ctx, b)
 		if err != nil {
-			s.giveBack(ctx, e, b)
+			s.leaveWith(ctx, e, b, err)
 			return store.Grant{}, err
 		}
 		e.grant(g.Token, b.sent.Add(b.req.TTL))
@@ -159,21 +174,13 @@ func (s *Store) decide(ctx context.Context, e *entry, b *ballot) (store.Grant, e
 	switch {
 	case b.upgrade:
 		s.giveBack(ctx, e, b, b.queued...)
-		s.forget(e, b)
 		return store.Grant{}, store.ErrUpgrade
-	case e.isSpoilt(s.need) && (b.req.Queue || len(b.votes)+len(b.busy) < s.need):
+	case b.isSpoilt():
 		s.bury(ctx, e, b)
-		return store.Grant{}, fmt.Errorf("%w: releases of the request may still arrive at a majority of the nodes", store.ErrLost)
+		return store.Grant{}, fmt.Errorf("%w: releases of the request may still arrive at nodes whose votes it needs", store.ErrLost)
 	case len(b.votes)+len(b.busy) < s.need:
 		err := s.verdict(b.errs)
-		if certain(err) && !e.isOwned() {
-			s.giveBack(ctx, e, b, b.queued...)
-		} else {
-			s.giveBack(ctx, e, b)
-		}
-		if certain(err) {
-			s.forget(e, b)
-		}
+		s.leaveWith(ctx, e, b, err)
 		return store.Grant{}, err
 	case !b.req.Queue:
 		g := store.Grant{Retry: b.retry()}
@@ -181,13 +188,19 @@ func (s *Store) decide(ctx context.Context, e *entry, b *ballot) (store.Grant, e
 			g.Retry = s.pause(b, 1)
 		}
 		s.giveBack(ctx, e, b)
-		s.forget(e, b)
-		if !e.isOwned() {
-			e.settle()
-		}
 		return g, store.ErrHeld
 	}
 	return s.queued(ctx, e, b), nil
+}
+
+// leaveWith gives back what a request has got that ends with err: its places too if
+// nobody will release it.
+func (s *Store) leaveWith(ctx context.Context, e *entry, b *ballot, err error) {
+	if certain(err) && !e.isOwned() {
+		s.giveBack(ctx, e, b, b.queued...)
+	} else {
+		s.giveBack(ctx, e, b)
+	}
 }
 
 // queued is the answer to a request that waits.

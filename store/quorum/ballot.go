@@ -29,6 +29,7 @@ type ballot struct {
 	busy    []store.Grant // queued, or refused because others hold
 	errs    []error       // of each node: why it is no vote
 	queued  []*node       // where it has a place
+	tainted int           // nodes where the id holds, which does not count as a release may still arrive
 	upgrade bool          // some node refused an upgrade
 	told    uint64        // the last token that a node told
 }
@@ -53,6 +54,7 @@ func (b *ballot) take(a answer[store.Grant]) {
 		switch excluded := a.node.life.excluded(time.Now()); {
 		case b.entry.isTainted(i):
 			b.errs[i] = errTainted
+			b.tainted++
 		case excluded != nil:
 			b.errs[i] = excluded
 		default:
@@ -94,6 +96,29 @@ func (b *ballot) unsure() bool {
 		!slices.ContainsFunc(b.votes, func(v vote) bool { return v.grant.Token == b.token }) &&
 		slices.ContainsFunc(b.votes, func(v vote) bool { return v.grant.Holds > 1 }) &&
 		slices.ContainsFunc(b.errs, mayYetVote)
+}
+
+// inherit takes over what the id has got in the ballot before, of which this one need not
+// have heard.
+func (b *ballot) inherit(before *ballot) {
+	for _, n := range before.held {
+		if !slices.Contains(b.held, n) {
+			b.held = append(b.held, n)
+		}
+	}
+}
+
+// isSpoilt: the id cannot be granted, for releases of it may still arrive at nodes whose
+// votes it would need: at so many that the others are no majority, or at some that
+// have granted it now, and without which those that have answered are none. Who
+// does not wait may still be told that others hold.
+func (b *ballot) isSpoilt() bool {
+	answered := len(b.votes) + len(b.busy)
+	if !b.req.Queue && answered >= b.s.need {
+		return false
+	}
+	return b.entry.isSpoilt(b.s.need) ||
+		b.req.Queue && !b.entry.inUse() && answered < b.s.need && answered+b.tainted >= b.s.need
 }
 
 // mayYetVote: a node said nothing, or nothing certain, for a reason that may pass.

@@ -179,6 +179,102 @@ func TestLateGrantOfARefusedID(t *testing.T) {
 	})
 }
 
+// TestNoReleaseBetweenTries: what a try without a majority leaves to be given back does
+// not take away what a later try of the same call is granted by.
+func TestNoReleaseBetweenTries(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a, b := s.client(), s.client()
+		other := request("x", 1)
+		s.nodes[1].Acquire(bg, other)
+		a.links[2].On(faultstore.Acquire, faultstore.Nth(1), down)
+		a.links[2].On(faultstore.Release, faultstore.Nth(1), faultstore.DelayRequest(50*time.Millisecond))
+		s.hold(a, request("a", 1))
+		time.Sleep(100 * time.Millisecond)
+		s.nodes[1].Release(bg, refOf(other))
+		s.refused(b, request("b", 1), store.ErrHeld)
+	})
+}
+
+// TestIDThatNeedsATaintedNode: with another node dead, an id that cannot be granted
+// without the vote of a node at which a release may still arrive is given up.
+func TestIDThatNeedsATaintedNode(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a := s.client()
+		r, other := waiting(request("a", 1)), request("x", 1)
+		heal := a.cut(down, 1)
+		s.nodes[2].Acquire(bg, other)
+		a.links[0].On(faultstore.Release, faultstore.Nth(1), faultstore.DropReply())
+		s.refused(a, r, nil)
+		s.refused(a, r, nil) // gives node 0 back, and does not hear that it has
+		time.Sleep(time.Second)
+		s.nodes[2].Release(bg, refOf(other))
+		s.refused(a, r, store.ErrLost)
+		time.Sleep(time.Second)
+		s.hold(a, waiting(request("a", 2)))
+		s.release(a, request("a", 2))
+		heal()
+		time.Sleep(time.Second)
+		for i := range s.nodes {
+			want(t, "left", s.left(i), "")
+		}
+	})
+}
+
+// TestRefusalAfterAVoteLeavesNothing: nodes that have voted refuse what comes then, for
+// certain; what they have granted is given back, also by a node that answered late.
+func TestRefusalAfterAVoteLeavesNothing(t *testing.T) {
+	for name, x := range map[string]struct {
+		op    faultstore.Op
+		nth   int
+		votes int // of the owner's other hold
+	}{
+		"the question for their lives": {faultstore.Incarnation, 1, 0},
+		"the second question":          {faultstore.Acquire, 2, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 3, func(s *site) {
+				s.ahead(2)
+				a := s.client()
+				outer := request("a", 9)
+				if x.votes > 0 {
+					first := s.client()
+					first.links[2].On(faultstore.Acquire, faultstore.Every, faultstore.DelayRequest(time.Second))
+					s.hold(first, outer)
+					time.Sleep(2 * time.Second)
+				}
+				a.links[0].On(faultstore.Acquire, faultstore.Every, faultstore.MuteReply())
+				for _, link := range a.links[1:] {
+					link.On(x.op, faultstore.Nth(x.nth), faultstore.Answer(store.ErrRefused))
+				}
+				s.refused(a, request("a", 1), store.ErrRefused)
+				time.Sleep(time.Second)
+				for i, n := range s.nodes {
+					n.Release(bg, refOf(outer))
+					want(t, "left", s.left(i), "")
+				}
+			})
+		})
+	}
+}
+
+// TestLateGrantThatIsNotEnough: a node that answers late, again and again, is no reason to
+// ask again while a majority refuses.
+func TestLateGrantThatIsNotEnough(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a := s.client()
+		other := request("x", 1)
+		for _, n := range s.nodes[1:] {
+			n.Acquire(bg, other)
+		}
+		events := 0
+		a.Listen(func(store.Event) { events++ })
+		a.links[0].On(faultstore.Acquire, faultstore.Every, faultstore.DelayRequest(300*time.Millisecond))
+		s.refused(a, waiting(request("a", 1)), nil)
+		time.Sleep(time.Second)
+		want(t, "events", events, 0)
+	})
+}
+
 // TestHandleForgets: what was released, or refused and given back, stays in no memory.
 func TestHandleForgets(t *testing.T) {
 	inBubble(t, 3, func(s *site) {

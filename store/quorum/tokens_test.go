@@ -1,6 +1,7 @@
 package quorum_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -55,6 +56,25 @@ func TestTokenOfReentryWithoutANode(t *testing.T) {
 		if g := s.hold(b, request("a", 2)); g.Token <= token {
 			t.Errorf("token %d after %d", g.Token, token)
 		}
-		want(t, "asks", b.links[1].Count(faultstore.Acquire), 3)
+		want(t, "asks", b.links[1].Count(faultstore.Acquire), 2)
+	})
+}
+
+// TestTokenOfReentryInShortTime: nobody is asked again where the call would end first.
+func TestTokenOfReentryInShortTime(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		s.ahead(2)
+		a, b := s.client(), s.client()
+		a.links[2].On(faultstore.Acquire, faultstore.Every, faultstore.DelayRequest(time.Second))
+		s.hold(a, request("a", 1))
+		time.Sleep(2 * time.Second)
+
+		b.cut(faultstore.Mute(), 0) // for half a second each time
+		ctx, cancel := context.WithTimeout(bg, 1900*time.Millisecond)
+		defer cancel()
+		if g, err := b.Acquire(ctx, request("a", 2)); err != nil || !g.Held {
+			t.Errorf("got %+v, %v", g, err)
+		}
+		want(t, "asks", b.links[1].Count(faultstore.Acquire), 1)
 	})
 }

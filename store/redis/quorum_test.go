@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/dlock-go/dlock/conformance"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/store"
@@ -125,4 +127,23 @@ func TestOpenQuorumInvalid(t *testing.T) {
 			t.Errorf("%q: got %v", urls, err)
 		}
 	}
+}
+
+// TestAgeOfAServer: it never says that it has been up for longer than it has, though it
+// tells the seconds of its start and of now without their fractions.
+func TestAgeOfAServer(t *testing.T) {
+	t.Parallel()
+	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(1500 * time.Millisecond)))
+	began := time.Now()
+	server := redistest.Start(t)
+	s := open(t, server.URL())
+	for time.Since(began) < 3500*time.Millisecond {
+		_, age, err := s.Incarnation(bounded(t))
+		require.NoError(t, err)
+		require.LessOrEqual(t, age, time.Since(began))
+		time.Sleep(20 * time.Millisecond)
+	}
+	_, age, err := s.Incarnation(bounded(t))
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, age, time.Second)
 }

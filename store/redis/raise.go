@@ -66,7 +66,8 @@ func (s *Store) Incarnation(ctx context.Context) (id string, age time.Duration, 
 	return strings.Join(ids, " "), age, nil
 }
 
-// lifeOf asks a server for its run id and for how long it has been up.
+// lifeOf asks a server for its run id and for how long it has been up at least: the
+// seconds that it says are those between two times without their fractions.
 func lifeOf(ctx context.Context, node rueidis.Client) (run string, up time.Duration, err error) {
 	text, err := node.Do(ctx, node.B().Info().Section("server", "replication").Build()).ToString()
 	if err != nil {
@@ -80,5 +81,5 @@ func lifeOf(ctx context.Context, node rueidis.Client) (run string, up time.Durat
 	if strings.Trim(in["master_replid2"], "0") != "" {
 		seconds = 0
 	}
-	return in["run_id"], max(0, time.Duration(seconds)*time.Second), nil
+	return in["run_id"], max(0, time.Duration(seconds-1)*time.Second), nil
 }
