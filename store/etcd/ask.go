@@ -176,12 +176,12 @@ func (a *ask) decide(ctx context.Context, v *view) (g store.Grant, next *view, d
 		next, _, err := s.commit(ctx, a.dir, v, []promotion{{waiter: e, on: d.on, token: token}}, a.lease.id)
 		return g, next, false, err // where it is found as a hold, if it is one now
 	case d.upgrade:
-		s.rooms.leave(a.claim)
 		if w != nil {
-			if _, err := s.client.Delete(ctx, a.key); err != nil {
-				return g, nil, false, err
+			if next, err := a.giveUp(ctx, w); err != nil || next != nil {
+				return g, next, false, err
 			}
 		}
+		s.rooms.leave(a.claim)
 		s.claims.forget(a.claim)
 		return g, nil, true, store.ErrUpgrade
 	case !a.req.Queue:
@@ -236,6 +236,20 @@ func (a *ask) enqueue(ctx context.Context, e *entry) (*view, error) {
 	return viewOf(a.dir, answer)
 }
 
+// giveUp deletes a place. If it is not what it was, there may be a hold by now, and the
+// view of that is returned.
+func (a *ask) giveUp(ctx context.Context, w *entry) (*view, error) {
+	answer, err := a.s.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.ModRevision(a.key), "=", w.mod)).
+		Then(clientv3.OpDelete(a.key)).
+		Else(clientv3.OpGet(a.dir, clientv3.WithPrefix())).
+		Commit()
+	if err != nil || answer.Succeeded {
+		return nil, err
+	}
+	return viewOf(a.dir, answer)
+}
+
 // wait keeps a place whose way is not free.
 func (a *ask) wait(ctx context.Context, v *view, w *entry) (store.Grant, *view, bool, error) {
 	if !a.s.claims.waits(a.claim, w.mod) {
@@ -274,12 +288,13 @@ func (a *ask) held(mod int64, token uint64, holds int) (store.Grant, error) {
 	s := a.s
 	s.rooms.leave(a.claim)
 	if !s.claims.held(a.claim, a.lease, mod, token, a.req.TTL) {
-		if time.Since(a.began) >= a.req.TTL {
-			return store.Grant{}, store.ErrLost // with this answer the hold itself is over
-		}
 		// What there is may be deleted yet. Who asks again when it is known has it; until
 		// then there is a note of it, so that it ends if nobody does.
-		s.claims.track(a.req, a.dir, a.key)
+		c, _ := s.claims.track(a.req, a.dir, a.key)
+		if time.Since(a.began) >= a.req.TTL {
+			s.claims.endNow(c) // with this answer the hold itself is over
+			return store.Grant{}, store.ErrLost
+		}
 		return store.Grant{}, errors.New("the time of its place was up before this answer came")
 	}
 	return store.Grant{Held: true, Token: token, TTL: min(a.req.TTL, a.lease.remains(a.began)), Holds: holds}, nil

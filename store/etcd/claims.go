@@ -140,10 +140,13 @@ func (cs *claims) held(c *claim, l *lease, mod int64, token uint64, ttl time.Dur
 	if c.over {
 		return false
 	}
-	c.lease, c.token = l, token
-	if mod > c.mod {
-		c.mod = mod
+	if l != nil || mod > c.mod { // else it is an older word of what is known already
+		c.lease = l
 	}
+	if mod >= c.mod || c.token == 0 {
+		c.token = token
+	}
+	c.mod = max(c.mod, mod)
 	c.extend(ttl)
 	return true
 }
@@ -160,12 +163,16 @@ func (cs *claims) renewed(c *claim, ttl time.Duration) bool {
 	return true
 }
 
-// waits notes a confirmed place. It returns false if its time was up.
+// waits notes a confirmed place, unless that has become a hold since. It returns false
+// if its time was up.
 func (cs *claims) waits(c *claim, mod int64) bool {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if c.over {
 		return false
+	}
+	if c.token != 0 && mod < c.mod {
+		return true
 	}
 	c.mod = max(c.mod, mod)
 	c.deadline = time.Now().Add(c.req.WaitTTL)
@@ -294,10 +301,10 @@ func (cs *claims) delete(ctx context.Context, c *claim) (there bool, mod int64, 
 		if err != nil || len(answer.Kvs) == 0 {
 			return false, 0, err
 		}
-		if cs.find(c.req.ID) != c {
-			return true, 0, nil // that of another claim
-		}
 		mod = answer.Kvs[0].ModRevision
+	}
+	if cs.find(c.req.ID) != c {
+		return true, 0, nil // as that of another claim, perhaps in other data
 	}
 	answer, err := cs.s.client.Txn(ctx).
 		If(clientv3.Compare(clientv3.ModRevision(c.key), "<", mod+1)).

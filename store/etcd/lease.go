@@ -54,10 +54,10 @@ func (s *Store) keepAlive(ctx context.Context, l *lease) error {
 	return nil
 }
 
-// revoke ends a lease and what hangs on it, or leaves that to time.
+// revoke ends a lease and what hangs on it, or leaves that to time. Close waits for it.
 func (s *Store) revoke(l *lease) {
 	s.tasks.Go(func() {
-		ctx, cancel := context.WithTimeout(s.ctx, farewell)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), farewell)
 		defer cancel()
 		s.client.Revoke(ctx, l.id)
 	})

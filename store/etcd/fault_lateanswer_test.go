@@ -1,0 +1,120 @@
+package etcd_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/internal/locktest"
+	"github.com/dlock-go/dlock/store"
+)
+
+// An ask that says "it waits" is answered after the place was granted and the hold
+// renewed. The hold lasts as it was renewed, and not as a place does.
+func TestFault02LateAnswerLeavesTheHold(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1)
+	far := s.wire.store(t, s.cluster.Endpoints())
+	told := make(chan store.Event, 1)
+	far.Listen(func(e store.Event) { told <- e })
+	first, r := locktest.Request("a", 1), locktest.Request("a", 2)
+	first.TTL, r.TTL, r.WaitTTL = time.Minute, time.Minute, 3*time.Second
+	granted(t, s.direct, first)
+	queued(t, far, r)
+	s.wire.on("Txn", keep, 1)
+	answered := make(chan struct{})
+	go func() {
+		far.Acquire(t.Context(), r)
+		close(answered)
+	}()
+	locktest.Poll(t, "the answer is kept", locktest.Patience, s.wire.keeps)
+	if err := s.direct.Release(t.Context(), locktest.RefTo(first)); err != nil {
+		t.Fatal(err)
+	}
+	heard(t, told)
+	renew := func() {
+		t.Helper()
+		if err := far.Renew(t.Context(), []store.Ref{locktest.RefTo(r)})[0]; err != nil {
+			t.Fatal(err)
+		}
+	}
+	renew()
+	s.wire.arrive()
+	<-answered
+	time.Sleep(r.WaitTTL + time.Second)
+	if n := len(s.state("a").Holders); n != 1 {
+		t.Fatalf("%d holders, want 1", n)
+	}
+	renew()
+	if err := far.Release(t.Context(), locktest.RefTo(r)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A request is carried out after its lease would have been over, when the handle has
+// given up looking for it, on a lease that others keep. Nothing of it stays.
+func TestFault12LateGrantOnASharedLease(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1)
+	far := s.wire.store(t, s.cluster.Endpoints())
+	keeps, r := locktest.Request("kept", 1), locktest.Request("a", 2)
+	keeps.TTL, r.TTL, r.WaitTTL, r.Queue = 2*time.Second, 2*time.Second, 2*time.Second, false
+	granted(t, far, keeps)
+	s.wire.on("Txn", hold, 1)
+	answered := make(chan error, 1)
+	go func() {
+		_, err := far.Acquire(t.Context(), r)
+		answered <- err
+	}()
+	locktest.Poll(t, "the ask", locktest.Patience, func() bool { return s.wire.requests("Txn") == 1 })
+	keep := func(d time.Duration) {
+		t.Helper()
+		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(300 * time.Millisecond) {
+			if err := far.Renew(t.Context(), []store.Ref{locktest.RefTo(keeps)})[0]; err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	keep(r.TTL + time.Second)
+	s.wire.arrive()
+	if err := <-answered; !errors.Is(err, store.ErrLost) {
+		t.Errorf("got %v", err)
+	}
+	keep(2 * r.TTL)
+	if state := s.state("a"); len(state.Holders) > 0 {
+		t.Fatalf("left: %+v", state.Holders)
+	}
+}
+
+// A handle is closed when the release of a hold with a lease of its own is just done.
+// The lease goes too.
+func TestFault72CloseAfterARelease(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1)
+	before := s.leases()
+	far := s.wire.store(t, s.cluster.Endpoints())
+	r := locktest.Request("a", 1)
+	r.TTL, r.Fixed = time.Hour, true
+	granted(t, far, r)
+	if err := far.Release(t.Context(), locktest.RefTo(r)); err != nil {
+		t.Fatal(err)
+	}
+	far.Close()
+	if n := s.leases() - before; n != 0 {
+		t.Errorf("%d leases are left", n)
+	}
+}
+
+func granted(t *testing.T, on store.Store, r store.Request) {
+	t.Helper()
+	if g, err := on.Acquire(t.Context(), r); err != nil || !g.Held {
+		t.Fatalf("got %+v, %v, want it held", g, err)
+	}
+}
+
+func queued(t *testing.T, on store.Store, r store.Request) {
+	t.Helper()
+	if g, err := on.Acquire(t.Context(), r); err != nil || g.Held {
+		t.Fatalf("got %+v, %v, want it queued", g, err)
+	}
+}
