@@ -63,6 +63,10 @@ func (k *cleaner) work() {
 			return
 		}
 		c := k.client
+		if time.Now().After(job.until) { // it had to wait for too long behind others
+			k.giveUp(job, errNotTried)
+			continue
+		}
 		err := c.release(job.ref, c.opts.timeout(job.ref.TTL))
 		switch {
 		case errors.Is(err, ErrClosed):
@@ -72,9 +76,7 @@ func (k *cleaner) work() {
 			pause.reset()
 			k.done(job)
 		case time.Now().After(job.until):
-			c.log.Warn("dlock: gave up releasing; the lease has run out by itself",
-				"name", job.ref.Name, "id", store.Short(job.ref.ID), "error", err)
-			k.done(job)
+			k.giveUp(job, err)
 		default:
 			k.put(job)
 			if !pause.sleep(c.calls.base.Done()) {
@@ -82,6 +84,15 @@ func (k *cleaner) work() {
 			}
 		}
 	}
+}
+
+// errNotTried is why a chore is given up that came to its turn too late.
+var errNotTried = errors.New("others were released before")
+
+func (k *cleaner) giveUp(job chore, err error) {
+	k.client.log.Warn("dlock: gave up releasing; the lease has run out by itself",
+		"name", job.ref.Name, "id", store.Short(job.ref.ID), "error", err)
+	k.done(job)
 }
 
 func (k *cleaner) take() (chore, bool) {

@@ -246,3 +246,28 @@ func TestContextlessWaitOutlastsAShortOutage(t *testing.T) {
 		m.Unlock()
 	})
 }
+
+// A context that is none panics, as it does everywhere. Who recovers can go on.
+func TestNilContextLocksNothing(t *testing.T) {
+	m := open(t, memory.New(), nil).Mutex("m")
+	var none context.Context
+	for name, call := range map[string]func(*dlock.Mutex) (*dlock.Hold, error){
+		"lock": func(m *dlock.Mutex) (*dlock.Hold, error) { return m.LockContext(none) },
+		"try":  func(m *dlock.Mutex) (*dlock.Hold, error) { return m.TryLockContext(none) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			owned := m.As(dlock.NewOwner())
+			assert.Panics(t, func() { call(owned) })
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			done := make(chan error, 1)
+			go func() { done <- m.Do(ctx, func(context.Context) error { return nil }) }()
+			select {
+			case err := <-done:
+				assert.NoError(t, err)
+			case <-time.After(10 * time.Second):
+				t.Fatal("the name hangs")
+			}
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package dlock_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -188,12 +189,31 @@ func TestFault43OwnValueCorrupted(t *testing.T) {
 		inWorld(t, nil, func(t *testing.T, w *world) {
 			h := w.lock(w.c1, "a")
 			heal := w.s1.On(faultstore.Any, faultstore.Every, faultstore.Answer(corrupt))
-			require.ErrorIs(t, h.Unlock(), dlock.ErrForeignKey)
+			err := h.Unlock()
+			require.ErrorIs(t, err, dlock.ErrForeignKey)
+			require.ErrorIs(t, err, dlock.ErrLost)
 			require.Equal(t, 1, w.s1.Count(faultstore.Release))
 			require.Equal(t, 1, w.toldLost())
 			heal()
 			w.sleepUntil(ttl)
 		})
+	})
+}
+
+// What Do held was overwritten meanwhile, and its release is the first to see that. Do
+// says so, for the lock was not held until the function returned.
+func TestFault43ForeignDuringDo(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		var heal func()
+		err := w.c1.Mutex("a").Do(t.Context(), func(context.Context) error {
+			heal = w.s1.On(faultstore.Release, faultstore.Every, faultstore.Answer(store.ErrForeignKey))
+			return nil
+		})
+		require.ErrorIs(t, err, dlock.ErrLost)
+		require.ErrorIs(t, err, dlock.ErrForeignKey)
+		require.Equal(t, 1, w.toldLost())
+		heal()
+		w.sleepUntil(ttl)
 	})
 }
 

@@ -3,6 +3,7 @@ package dlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"time"
 
@@ -108,15 +109,16 @@ func (a *aftermath) run() {
 }
 
 // mourn tells of a loss and clears up behind it. The local deadline comes
-// before the store's, so the hold may still be there.
+// before the store's, so the hold may still be there. Neither OnLost nor the logger may
+// keep the watchdog from telling others.
 func (n *tenure) mourn(lost []*Hold, cause watchdog.Cause) {
 	c, at := n.client, n.attempt
 	c.cleaner.add(at)
 	for _, h := range lost {
-		c.log.Warn("dlock: hold lost", "name", at.req.Name, "cause", cause.String(), "token", h.Token(), "id", store.Short(at.req.ID))
 		if c.opts.OnLost != nil {
 			go c.opts.OnLost(h)
 		}
+		go c.log.Warn("dlock: hold lost", "name", at.req.Name, "cause", cause.String(), "token", h.Token(), "id", store.Short(at.req.ID))
 	}
 }
 
@@ -135,6 +137,9 @@ func (g *grant) giveBack(h *Hold, deadline time.Time) error {
 			c.log.Warn("dlock: hold was gone when it was released", "name", ref.Name, "token", g.token, "id", store.Short(ref.ID))
 			if c.opts.OnLost != nil {
 				go c.opts.OnLost(h)
+			}
+			if !errors.Is(err, ErrLost) {
+				err = fmt.Errorf("%w: %w", ErrLost, err)
 			}
 			return err
 		case errors.Is(err, ErrClosed):

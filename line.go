@@ -22,7 +22,7 @@ type line struct {
 	mode     store.Mode // of those admitted
 	writer   *ticket    // the one admitted, if it is a writer's
 	reader   *ticket    // the one of those admitted that asks at the store for others too
-	covered  []*ticket  // those admitted that rely on the reader's asking, or the envoy's
+	covered  list.List  // of *ticket: those admitted that rely on the reader's asking, or the envoy's
 	waiting  list.List  // of *ticket
 	envoy    *envoy     // asks at the store in the place of who does not any more; or nil
 }
@@ -36,12 +36,12 @@ type ticket struct {
 	place *list.Element // nil when not waiting
 	front bool          // counted in admitted
 
-	attempt *attempt  // by which the call asks at the store
-	covered bool      // it waits at the front, and somebody else asks
-	since   time.Time // it is in the line
-	failed  error     // why he could not
-	hold    *Hold     // what it was served: nothing is left to ask for
-	envoy   *envoy    // to go on asking with attempt
+	attempt *attempt      // by which the call asks at the store
+	covered *list.Element // not nil: it waits at the front, and somebody else asks
+	since   time.Time     // it is in the line
+	failed  error         // why he could not
+	hold    *Hold         // what it was served: nothing is left to ask for
+	envoy   *envoy        // to go on asking with attempt
 }
 
 // join adds a ticket for p and admits it at once if it can be.
@@ -49,7 +49,7 @@ func (l *line) join(p *party, t *terms, mode store.Mode) *ticket {
 	k := &ticket{party: p, terms: t, mode: mode, since: time.Now()}
 	if l.waiting.Len() == 0 && l.admits(mode) {
 		l.admit(k)
-		if k.covered {
+		if k.covered != nil {
 			k.turn = make(chan struct{})
 		}
 		return k
@@ -83,7 +83,7 @@ func (l *line) leave(t *ticket) {
 		next := e.Value.(*ticket)
 		l.stopWaiting(next)
 		l.admit(next)
-		if !next.covered {
+		if next.covered == nil {
 			close(next.turn)
 		}
 	}
@@ -117,7 +117,16 @@ func (l *line) leavePlace(t *ticket) {
 
 // relies reports whether anyone at the front waits for what the envoy asks for.
 func (l *line) relies() bool {
-	return l.envoy != nil && len(l.covered) > 0 && l.mode == l.envoy.attempt.req.Mode
+	return l.envoy != nil && l.covered.Len() > 0 && l.mode == l.envoy.attempt.req.Mode
+}
+
+// relying are those at the front that rely on somebody, to be served: that changes the
+// list.
+func (l *line) relying() (all []*ticket) {
+	for e := l.covered.Front(); e != nil; e = e.Next() {
+		all = append(all, e.Value.(*ticket))
+	}
+	return all
 }
 
 // dismiss ends the envoy. Who relied on it ask for themselves.
@@ -148,7 +157,9 @@ func (l *line) spare() *envoy {
 // own.
 func (l *line) uncover(err error) {
 	if err != nil {
-		for _, t := range slices.Clone(l.covered) {
+		for e := l.covered.Front(); e != nil; {
+			t := e.Value.(*ticket)
+			e = e.Next()
 			if !errors.Is(err, ErrUnavailable) || t.hasWaited() {
 				t.failed = err
 				l.call(t)
@@ -181,10 +192,10 @@ func (t *ticket) hasWaited() bool { return time.Since(t.since) >= t.terms.ttl/2 
 // lead has the first of those who relied on somebody ask at the store; of readers,
 // for the others too.
 func (l *line) lead() {
-	if len(l.covered) == 0 {
+	if l.covered.Len() == 0 {
 		return
 	}
-	t := l.covered[0]
+	t := l.covered.Front().Value.(*ticket)
 	if t.mode == store.Shared {
 		l.reader = t
 	}
@@ -199,19 +210,18 @@ func (l *line) call(t *ticket) {
 
 // forget takes a ticket out of those who rely on somebody.
 func (l *line) forget(t *ticket) {
-	if t.covered {
-		t.covered = false
-		l.covered = slices.DeleteFunc(l.covered, func(x *ticket) bool { return x == t })
+	if t.covered != nil {
+		l.covered.Remove(t.covered)
+		t.covered = nil
+		t.party.covered = slices.DeleteFunc(t.party.covered, func(x *ticket) bool { return x == t })
 	}
 }
 
 // excuse lets the waiting tickets of p go on past the line: p holds the lock
 // now, so they re-enter.
 func (l *line) excuse(p *party) {
-	for _, t := range slices.Clone(l.covered) {
-		if t.party == p {
-			l.call(t)
-		}
+	for len(p.covered) > 0 {
+		l.call(p.covered[0])
 	}
 	for len(p.waiting) > 0 {
 		t := p.waiting[0]
@@ -234,8 +244,8 @@ func (l *line) admit(t *ticket) {
 	switch {
 	case l.envoy != nil && l.envoy.attempt.suits(t),
 		l.reader != nil && t.suitedBy(l.reader.terms, l.reader.mode):
-		t.covered = true
-		l.covered = append(l.covered, t)
+		t.covered = l.covered.PushBack(t)
+		t.party.covered = append(t.party.covered, t)
 	case t.mode == store.Shared && l.reader == nil && !l.relies() && t.terms.spans():
 		l.reader = t
 	}

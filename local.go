@@ -50,6 +50,7 @@ type party struct {
 
 	grants  []*grant
 	waiting []*ticket // in the local queue
+	covered []*ticket // at its front, relying on the asking of somebody else
 	live    int       // handles that hold
 	lost    int       // handles of lost grants, not unlocked yet
 }

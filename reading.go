@@ -1,10 +1,6 @@
 package dlock
 
-import (
-	"slices"
-
-	"github.com/dlock-go/dlock/store"
-)
+import "github.com/dlock-go/dlock/store"
 
 // Readers of one process share a hold at the store. Of those at the front of the
 // line one asks, for all; when the store grants it to him, they are all served, each
@@ -26,7 +22,7 @@ func (n *tenure) openTo(l *local) (served bool) {
 	if n.spare > 0 {
 		l.reading = n
 	}
-	for _, t := range slices.Clone(l.line.covered) {
+	for _, t := range l.line.relying() {
 		switch {
 		case len(n.grants) == 0 && n.attempt.suits(t): // it has the token of the grant itself
 		case len(n.grants) > 0 && n.mayServe(t):

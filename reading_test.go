@@ -165,7 +165,7 @@ func TestReadersRelyOnOne(t *testing.T) {
 		l := &sh.names["m"].line
 		assert.True(t, l.relies())
 		assert.Nil(t, l.reader)
-		assert.Len(t, l.covered, 1)
+		assert.Equal(t, 1, l.covered.Len())
 		sh.mu.Unlock()
 		require.NoError(t, w.Unlock())
 		for range 3 {

@@ -34,13 +34,13 @@ func (c *Client) renew(ctx context.Context, batch []*watchdog.Lease) []watchdog.
 }
 
 // noteRenewal logs when renewals begin to fail and when they succeed again, not
-// every one between.
+// every one between. A logger that blocks does not hold up those that have succeeded.
 func (c *Client) noteRenewal(failure error) {
 	switch {
 	case failure != nil && !c.failing.Swap(true):
-		c.log.Warn("dlock: renewals fail; holds are lost when their leases run out", "error", failure)
+		go c.log.Warn("dlock: renewals fail; holds are lost when their leases run out", "error", failure)
 	case failure == nil && c.failing.Load() && c.failing.Swap(false):
-		c.log.Info("dlock: renewals succeed again")
+		go c.log.Info("dlock: renewals succeed again")
 	}
 }
 

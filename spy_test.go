@@ -82,6 +82,19 @@ func (s *spy) cutRenewals(f func(context.Context) error) {
 	})
 }
 
+// failRenewals has those of one name fail.
+func (s *spy) failRenewals(name string) {
+	s.onRenew(func(ctx context.Context, holds []store.Ref) []error {
+		errs := s.Store.Renew(ctx, holds)
+		for i, ref := range holds {
+			if ref.Name == name {
+				errs[i] = errDown
+			}
+		}
+		return errs
+	})
+}
+
 func refuseConnection(context.Context) error { return errDown }
 
 func hang(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }

@@ -17,6 +17,7 @@ type acquisition struct {
 	terms  *terms
 	mode   store.Mode
 	wait   bool
+	over   error // of ctx, before the shard was locked: contexts are other people's code
 
 	party  *party
 	ticket *ticket
@@ -30,6 +31,7 @@ func (c *Client) acquire(ctx context.Context, t *terms, owner Owner, mode store.
 	}
 	defer c.calls.exit() // so that Close waits for what a grant that comes too late leaves to do
 	a := &acquisition{client: c, ctx: ctx, terms: t, mode: mode, wait: wait}
+	a.over = a.ended()
 	a.party = c.names.join(t.name, owner)
 	h, err := a.lineUp()
 	sh := a.party.local.shard
@@ -58,8 +60,8 @@ func (a *acquisition) lineUp() (*Hold, error) {
 	if h, err := a.reenter(); h != nil || err != nil {
 		return h, err
 	}
-	if err := a.ended(); err != nil {
-		return nil, err
+	if a.over != nil {
+		return nil, a.over
 	}
 	if !a.party.owner.private || len(a.party.grants) > 0 {
 		return nil, nil
@@ -99,8 +101,8 @@ func (a *acquisition) reenter() (*Hold, error) {
 			continue
 		case p.live >= maxHandles:
 			return nil, ErrTooManyHolds
-		case a.ctx.Err() != nil:
-			return nil, a.ended()
+		case a.over != nil:
+			return nil, a.over
 		}
 		return g.handle(), nil
 	}
@@ -153,6 +155,7 @@ const maxAgain = 3
 func (a *acquisition) take() (*Hold, error) {
 	for again := 0; ; again++ {
 		began := time.Now()
+		a.over = a.ended()
 		at, h, err := a.enroll()
 		if at == nil {
 			return a.usable(h, err)
@@ -255,7 +258,7 @@ func (a *acquisition) conclude(err error) (*Hold, *envoy) {
 	if silent && !t.attempt.pace.late {
 		l.despair(err, a.terms)
 	}
-	if l.reader == t && len(l.covered) > 0 {
+	if l.reader == t && l.covered.Len() > 0 {
 		switch {
 		case a.gaveUp(err) && t.attempt.suits(t):
 			l.leavePlace(t)
