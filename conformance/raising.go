@@ -10,6 +10,7 @@ const (
 	saysRaise       = "RaiseToken makes token that of the live hold with ref.ID, reserves so many consecutive tokens from it on, and returns the token that the hold has then. Every later grant of the name has a greater one than that span."
 	saysRaiseKeeps  = "Repeating it is harmless: a hold that has the token, or a greater one, keeps what it has."
 	saysRaiseShared = "No two shared holds are given the same token: a shared hold gets token if that is greater than every token issued so far, else a new one, greater than both."
+	saysRaiseSome   = "Who takes the lock again gets the greatest token of his holds: of the writer's, if he has any."
 	saysRaiseLost   = "ErrLost says that there is no such hold. Nothing else of the hold changes, its lease least of all."
 	saysIncarnation = "Incarnation names the present life of the store's data, the same for all handles."
 )
@@ -26,6 +27,19 @@ var raisingCases = []testCase{
 				a.wantReentry(token, 1)
 				h.wantEntry(h.inspect(a.req.Name).Holders, a, token)
 				h.claim("A", a.req.Mode).on(a.req.Name).wantReentry(token, 2)
+			}
+		},
+	},
+	{
+		name: "one of several holds raised",
+		says: saysRaiseSome, needs: raiser | alone,
+		run: func(h *harness) {
+			for _, mode := range []store.Mode{store.Exclusive, store.Shared} {
+				first, second := h.claim("A", mode).on(h.name+"/"+mode.String()), h.claim("A", mode).on(h.name+"/"+mode.String())
+				token := first.hold().Token
+				second.wantReentry(token, 2)
+				first.wantRaised(token+1000, 1, token+1000)
+				h.claim("A", mode).on(first.req.Name).wantReentry(token+1000, 3)
 			}
 		},
 	},

@@ -93,3 +93,33 @@ func TestRenewalsBesideAShardWithoutReplica(t *testing.T) {
 		}
 	}
 }
+
+// A slot is served by no node, and another node has lost its scripts. What is held there is
+// renewed all the same, though the call for the first goes on until it has no time left.
+func TestRenewalsBesideASlotThatIsNotServed(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, false, "cluster-require-full-coverage no")
+	s := open(t, cluster.URL())
+	sick, sound := newRequest(0), newRequest(1)
+	slot := redis.Slot(redis.LockKey(sick.Name))
+	sickNode := cluster.Master(slot)
+	for i := 1; cluster.Master(redis.Slot(redis.LockKey(sound.Name))) == sickNode; i++ {
+		sound = newRequest(i)
+	}
+	for _, req := range []store.Request{sick, sound} {
+		if _, err := s.Acquire(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sickNode.MustDo("CLUSTER", "DELSLOTS", strconv.Itoa(slot))
+	cluster.Master(redis.Slot(redis.LockKey(sound.Name))).MustDo("SCRIPT", "FLUSH")
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	errs := s.Renew(ctx, []store.Ref{refOf(sick), refOf(sound)})
+	if errs[0] == nil {
+		t.Error("the fault has not bitten")
+	}
+	if errs[1] != nil {
+		t.Errorf("the one whose slot is served: %v", errs[1])
+	}
+}

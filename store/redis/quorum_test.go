@@ -147,3 +147,27 @@ func TestAgeOfAServer(t *testing.T) {
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, age, time.Second)
 }
+
+// TestLifeOfAMasterThatWasReplaced: one that has been a replica for a while, and lost by that
+// what the other had not got, leads another life as a master again, though it never
+// restarted.
+func TestLifeOfAMasterThatWasReplaced(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	replica := startReplica(t, server)
+	s := open(t, server.URL())
+	life := func() string {
+		t.Helper()
+		id, _, err := s.Incarnation(bounded(t))
+		require.NoError(t, err)
+		return id
+	}
+	first := life()
+	require.Equal(t, first, life())
+	replica.MustDo("REPLICAOF", "NO", "ONE")
+	host, port := splitAddr(replica.Addr)
+	server.MustDo("REPLICAOF", host, port)
+	until(t, "it has followed", func() bool { return field(server, "replication", "master_link_status") == "up" })
+	server.MustDo("REPLICAOF", "NO", "ONE")
+	require.NotEqual(t, first, life())
+}

@@ -66,8 +66,10 @@ func (s *Store) Incarnation(ctx context.Context) (id string, age time.Duration, 
 	return strings.Join(ids, " "), age, nil
 }
 
-// lifeOf asks a server for its run id and for how long it has been up at least: the
-// seconds that it says are those between two times without their fractions.
+// lifeOf asks a server for its life and for how long it has been up at least: the
+// seconds that it says are those between two times without their fractions. The life
+// changes with the process and, by the id of what it replicates, when a replica is
+// promoted: a master may go and come again as what it was, with less in it.
 func lifeOf(ctx context.Context, node rueidis.Client) (run string, up time.Duration, err error) {
 	text, err := node.Do(ctx, node.B().Info().Section("server", "replication").Build()).ToString()
 	if err != nil {
@@ -75,11 +77,11 @@ func lifeOf(ctx context.Context, node rueidis.Client) (run string, up time.Durat
 	}
 	in := infoOf(text)
 	seconds, err := strconv.ParseInt(in["uptime_in_seconds"], 10, 40)
-	if err != nil || in["run_id"] == "" {
-		return "", 0, errors.New("redis: the server says no run id and uptime")
+	if err != nil || in["run_id"] == "" || in["master_replid"] == "" {
+		return "", 0, errors.New("redis: the server says no run id, replication id and uptime")
 	}
 	if strings.Trim(in["master_replid2"], "0") != "" {
 		seconds = 0
 	}
-	return in["run_id"], max(0, time.Duration(seconds-1)*time.Second), nil
+	return in["run_id"] + ":" + in["master_replid"], max(0, time.Duration(seconds-1)*time.Second), nil
 }

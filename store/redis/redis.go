@@ -270,7 +270,8 @@ func (s *Store) releaseArgs(ref store.Ref) (keys, args []string) {
 func (s *Store) MinTTL() time.Duration { return minTTL }
 
 // Close implements [store.Store]. It ends the handle's subscriptions, which
-// takes up to a second if the server does not answer, and closes the client if
+// takes up to a second if the server does not answer, with MinReplicas up to
+// ReplicaTimeout and three more where a grant is being confirmed, and closes the client if
 // [Open] made it; one given to [New] is left to the caller. Calls under way end
 // with [store.ErrClosed] or what they were answered.
 func (s *Store) Close() error {

@@ -35,13 +35,22 @@ func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
 	for i, b := range batches {
 		calls[i] = renewScript.bySHA(s.client, b.keys, b.args)
 	}
+	var again sync.WaitGroup
 	for i, answer := range s.client.DoMulti(ctx, calls...) {
+		b := batches[i]
 		reply, err := answer.ToMessage()
-		if replyIs(err, "NOSCRIPT") {
-			reply, err = s.client.Do(ctx, renewScript.byText(s.client, batches[i].keys, batches[i].args)).ToMessage()
+		if err == nil {
+			s.settle(ctx, b, holds, reply, nil, results)
+			continue
 		}
-		s.settle(ctx, batches[i], holds, reply, err, results)
+		again.Go(func() { // for itself: the others need not wait for a node that is not ready
+			if replyIs(err, "NOSCRIPT") {
+				reply, err = s.client.Do(ctx, renewScript.byText(s.client, b.keys, b.args)).ToMessage()
+			}
+			s.settle(ctx, b, holds, reply, err, results)
+		})
 	}
+	again.Wait()
 	return results
 }
 

@@ -35,7 +35,7 @@ local function join(fields, id, owner, ttl, label)
     local has = call('HMGET', lock, 'holds', 'exclusive', 'serial', 'i:' .. id, 'o:' .. owner, 'w:' .. owner)
     local holds, serial = tonumber(has[1]), tonumber(has[3])
     -- Who has died does no harm here. The next one who goes finds him, or the model at each 64th grant.
-    if not holds or has[2] ~= '0' or not serial or serial % 64 == 0 or has[4] or has[5] or has[6] or
+    if not holds or holds < 1 or has[2] ~= '0' or not serial or serial % 64 == 0 or has[4] or has[5] or has[6] or
       call('ZCARD', order) ~= holds then
       return nil
     end

@@ -294,17 +294,14 @@ local function enqueue(id, owner, mode, tokens, waiting, channel, label)
   changed = true
 end
 
--- reentry is rule 2 without the upgrade: the token of a hold that the owner has, or nil.
+-- reentry is rule 2 without the upgrade: the greatest token of a hold that the owner has, of a
+-- writer's if he has one, or nil.
 local function reentry(owner, mode)
-  local shared
+  local greatest = {}
   for m, token in string.gmatch(redis.call('HGET', lock, 't:' .. owner) or '', '(%a)(%d+)=') do
-    token = tonumber(token)
-    if m == 'x' then
-      return token
-    end
-    shared = math.max(shared or 0, token)
+    greatest[m] = math.max(greatest[m] or 0, tonumber(token))
   end
-  return mode == 's' and shared or nil
+  return greatest.x or mode == 's' and greatest.s or nil
 end
 
 -- grantable decides rules 2 and 3 for a request that is no hold yet: the token to grant it with,
