@@ -224,32 +224,27 @@ func TestIDThatNeedsATaintedNode(t *testing.T) {
 // certain; what they have granted is given back, also by a node that answered late.
 func TestRefusalAfterAVoteLeavesNothing(t *testing.T) {
 	for name, x := range map[string]struct {
-		op    faultstore.Op
-		nth   int
-		votes int // of the owner's other hold
+		op      faultstore.Op
+		nth     int
+		reentry bool
 	}{
-		"the question for their lives": {faultstore.Incarnation, 1, 0},
-		"the second question":          {faultstore.Acquire, 2, 1},
+		"the question for their lives": {faultstore.Incarnation, 1, false},
+		"the second question":          {faultstore.Acquire, 2, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, 3, func(s *site) {
-				s.ahead(2)
 				a := s.client()
-				outer := request("a", 9)
-				if x.votes > 0 {
-					first := s.client()
-					first.links[2].On(faultstore.Acquire, faultstore.Every, faultstore.DelayRequest(time.Second))
-					s.hold(first, outer)
-					time.Sleep(2 * time.Second)
+				if x.reentry {
+					s.unequal()
 				}
 				a.links[0].On(faultstore.Acquire, faultstore.Every, faultstore.MuteReply())
 				for _, link := range a.links[1:] {
 					link.On(x.op, faultstore.Nth(x.nth), faultstore.Answer(store.ErrRefused))
 				}
-				s.refused(a, request("a", 1), store.ErrRefused)
+				s.refused(a, request("a", 2), store.ErrRefused)
 				time.Sleep(time.Second)
 				for i, n := range s.nodes {
-					n.Release(bg, refOf(outer))
+					n.Release(bg, refOf(request("a", 1)))
 					want(t, "left", s.left(i), "")
 				}
 			})

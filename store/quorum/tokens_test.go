@@ -18,6 +18,19 @@ func (s *site) ahead(i int) {
 	}
 }
 
+// unequal holds the lock, with a token that nodes 0 and 1 have agreed on; node 2, which
+// was late, gave it a greater one.
+func (s *site) unequal() (token uint64) {
+	s.t.Helper()
+	s.ahead(2)
+	a := s.client()
+	a.links[2].On(faultstore.Acquire, faultstore.Every, faultstore.DelayRequest(time.Second))
+	token = s.hold(a, request("a", 1)).Token
+	time.Sleep(2 * time.Second)
+	want(s.t, "holders at node 2", s.holders(2), "a")
+	return token
+}
+
 // TestTokenOfReentry: who takes a lock again through another handle is given the token
 // that his hold has, also where a node that was late has another one, greater, and one
 // of those that have agreed on it fails at first.
@@ -27,13 +40,7 @@ func TestTokenOfReentry(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, 3, func(s *site) {
-				s.ahead(2)
-				a, b := s.client(), s.client()
-				a.links[2].On(faultstore.Acquire, faultstore.Every, faultstore.DelayRequest(time.Second))
-				token := s.hold(a, request("a", 1)).Token
-				time.Sleep(2 * time.Second)
-				want(t, "holders at node 2", s.holders(2), "a")
-
+				token, b := s.unequal(), s.client()
 				b.links[0].On(faultstore.Acquire, faultstore.Nth(1), fault)
 				g := s.hold(b, request("a", 2))
 				want(t, "token", g.Token, token)
@@ -46,12 +53,7 @@ func TestTokenOfReentry(t *testing.T) {
 // TestTokenOfReentryWithoutANode: if it does not come back, the hold gets a greater one.
 func TestTokenOfReentryWithoutANode(t *testing.T) {
 	inBubble(t, 3, func(s *site) {
-		s.ahead(2)
-		a, b := s.client(), s.client()
-		a.links[2].On(faultstore.Acquire, faultstore.Every, faultstore.DelayRequest(time.Second))
-		token := s.hold(a, request("a", 1)).Token
-		time.Sleep(2 * time.Second)
-
+		token, b := s.unequal(), s.client()
 		b.cut(down, 0)
 		if g := s.hold(b, request("a", 2)); g.Token <= token {
 			t.Errorf("token %d after %d", g.Token, token)
@@ -63,12 +65,8 @@ func TestTokenOfReentryWithoutANode(t *testing.T) {
 // TestTokenOfReentryInShortTime: nobody is asked again where the call would end first.
 func TestTokenOfReentryInShortTime(t *testing.T) {
 	inBubble(t, 3, func(s *site) {
-		s.ahead(2)
-		a, b := s.client(), s.client()
-		a.links[2].On(faultstore.Acquire, faultstore.Every, faultstore.DelayRequest(time.Second))
-		s.hold(a, request("a", 1))
-		time.Sleep(2 * time.Second)
-
+		s.unequal()
+		b := s.client()
 		b.cut(faultstore.Mute(), 0) // for half a second each time
 		ctx, cancel := context.WithTimeout(bg, 1900*time.Millisecond)
 		defer cancel()
