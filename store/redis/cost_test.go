@@ -170,7 +170,7 @@ func TestCallsOfAHandOver(t *testing.T) {
 	want := map[int]map[string]int{
 		1: {
 			"evalsha": 1, "hlen": 1, "zrange": 1, "hmget": 1, "time": 1, // looks
-			"set": 1, "del": 1, "hset": 1, "pexpire": 1, "spublish": 1,
+			"set": 1, "hset": 1, "hdel": 1, "del": 1, "pexpire": 1, "spublish": 1,
 		},
 		2: {
 			"evalsha": 1, "hlen": 1, "zrange": 1, "zmscore": 1, "hmget": 1, "time": 1, "hget": 1,

@@ -11,39 +11,56 @@ import (
 	"github.com/dlock-go/dlock/store/redis"
 )
 
-// A lock is released that somebody waits for, while its slot has begun to move and its
-// keys have not: what the script deletes, it must not write anew there. It breaks off
-// half way, which is no certain answer, and no data that is not a lock's. When the slot
-// has moved the release is done, and who waited can have the lock.
+// A lock is released that others wait for, while its slot has begun to move and its keys
+// have not: what a script deletes it cannot write anew there. The lock is handed to the
+// first of them all the same.
 func TestFault26HandOverAmidAMove(t *testing.T) {
 	t.Parallel()
 	servers := redistest.StartCluster(t, false)
 	s := open(t, servers.URL())
-	held, waits := long(want("a", 1)), long(want("a", 2))
-	waits.Queue = true
-	for _, r := range []store.Request{held, waits} {
-		_, err := s.Acquire(bounded(t), r)
-		require.NoError(t, err)
+	for name, c := range map[string]struct {
+		waiters int
+		shared  bool // the first of them
+		bury    bool
+	}{
+		"one": {1, false, false}, "one, buried": {1, false, true}, "a reader": {1, true, false},
+		"two": {2, false, false}, "two, buried": {2, false, true}, "a reader and a writer": {2, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var all []store.Request
+			for i := range 1 + c.waiters {
+				r := long(want("a "+name, 1+i))
+				r.Queue = i > 0
+				if c.shared && i == 1 {
+					r.Mode = store.Shared
+				}
+				all = append(all, r)
+				g, err := s.Acquire(bounded(t), r)
+				require.NoError(t, err)
+				require.Equal(t, i == 0, g.Held)
+			}
+			slot := redis.Slot(redis.LockKey(all[0].Name))
+			from := servers.Master(slot)
+			to := servers.Nodes[(slices.Index(servers.Nodes, from)+1)%3]
+			servers.BeginMove(slot, to)
+			released := of(all[0])
+			released.Bury = c.bury
+			err := s.Release(bounded(t), released)
+			for servers.MoveKeys(slot, to, 10) > 0 {
+			}
+			servers.EndMove(slot, to)
+			require.NoError(t, err)
+			state, err := s.Inspect(bounded(t), all[0].Name)
+			require.NoError(t, err)
+			require.Len(t, state.Holders, 1)
+			require.Equal(t, store.Short(all[1].ID), state.Holders[0].ID)
+			require.Len(t, state.Queue, c.waiters-1)
+			for _, r := range all[1:] {
+				g, err := s.Acquire(bounded(t), r)
+				require.NoError(t, err)
+				require.True(t, g.Held)
+				require.NoError(t, s.Release(bounded(t), of(r)))
+			}
+		})
 	}
-	slot := redis.Slot(redis.LockKey("a"))
-	from := servers.Master(slot)
-	to := servers.Nodes[(slices.Index(servers.Nodes, from)+1)%3]
-	servers.BeginMove(slot, to)
-	err := s.Release(bounded(t), of(held))
-	require.NotErrorIs(t, err, store.ErrForeignKey)
-	require.NotErrorIs(t, err, store.ErrLost)
-	for servers.MoveKeys(slot, to, 10) > 0 {
-	}
-	servers.EndMove(slot, to)
-	if err != nil {
-		err = s.Release(bounded(t), of(held))
-		if err != nil {
-			require.ErrorIs(t, err, store.ErrLost) // it was done
-		}
-	}
-	until(t, "who waited has it", func() bool {
-		g, err := s.Acquire(bounded(t), waits)
-		return err == nil && g.Held
-	})
-	require.NoError(t, s.Release(bounded(t), of(waits)))
 }

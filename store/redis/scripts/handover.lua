@@ -4,8 +4,8 @@
 
 -- hand_over returns true if it has done so. If not, it has changed nothing: the name is in another
 -- state, or somebody has died or tampered with it. Front is the first four of the order, with their
--- scores.
-local function hand_over(front, id, owner)
+-- scores; fields is how many the lock has.
+local function hand_over(fields, front, id, owner)
   local lock, order = KEYS[2], KEYS[3]
   local later = 1125899906842624
 
@@ -30,7 +30,7 @@ local function hand_over(front, id, owner)
   end
   local mode, next_owner, tokens, ms, channel, label =
     string.match(has[4] or '', '^([xs]) (%S+) (%d+) (%d+) (%S+) (.*)$')
-  if not mode then
+  if not mode or alone and (fields ~= 8 or next_owner == owner) then
     return false
   end
   if not alone and (mode ~= 'x' or call('HGET', lock, 'w:' .. next_owner) ~= head) then
@@ -43,8 +43,10 @@ local function hand_over(front, id, owner)
   end
   local record = mode .. ' ' .. next_owner .. ' ' .. token .. ' '
   if alone then
-    call('DEL', lock, order)
+    -- The lock is not deleted: while its slot moves to another node, it could not be made anew.
     call('HSET', lock, 'o:' .. next_owner, '1', 'i:' .. head, record .. '1 ' .. label)
+    call('HDEL', lock, 'holds', 'exclusive', 'serial', 'i:' .. id, 'o:' .. owner, 't:' .. owner, 'w:' .. next_owner)
+    call('DEL', order)
     call('PEXPIRE', lock, ms)
   else
     local deadline = string.format('%.0f', now + ms)

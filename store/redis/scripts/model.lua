@@ -273,6 +273,12 @@ local function strike(id, owner)
   set_waiting_ids(owner, others)
 end
 
+-- unseat takes a place from what has just become a hold. Not before: what is left might be nothing, and
+-- a key that is gone cannot be made anew while its slot moves to another node.
+local function unseat(id)
+  redis.call('ZREM', order, 'q:' .. id, 'd:' .. id)
+end
+
 -- leave gives up a place.
 local function leave(id)
   local owner = waiter(id).owner
@@ -344,8 +350,8 @@ end
 -- that it is there, and is told by an event. The owner's list is the caller's business.
 local function grant_waiting(id, w, token, reserved)
   wakes[#wakes + 1] = {channel = w.channel, message = string.format('%s %.0f %d', id, token, w.tokens - reserved)}
-  vacate(id)
   admit(id, w.owner, w.mode, token, now + w.ms, w.label)
+  unseat(id)
 end
 
 -- grant_siblings grants those waiting requests of a holder that re-entry allows. One pass is enough:
@@ -373,10 +379,14 @@ end
 
 -- grant makes a hold, and with it of those waiting requests of its owner that re-entry allows.
 local function grant(id, owner, mode, token, deadline, label)
-  if waits(id) then
-    leave(id)
+  local waited = waits(id)
+  if waited then
+    strike(id, waiter(id).owner)
   end
   admit(id, owner, mode, token, deadline, label)
+  if waited then
+    unseat(id)
+  end
   grant_siblings(owner)
 end
 

@@ -5,15 +5,16 @@
 --
 -- Returns 1 if the id was there, 0 if not.
 --
--- A lone hold costs 2 calls: HLEN, HDEL. The only hold, for which one request waits, costs 9: HLEN,
--- ZRANGE, HMGET, TIME, SET, DEL, HSET, PEXPIRE, SPUBLISH. If more wait, and the first asks for an
+-- A lone hold costs 2 calls: HLEN, HDEL. The only hold, for which one request waits, costs 10: HLEN,
+-- ZRANGE, HMGET, TIME, SET, HSET, HDEL, DEL, PEXPIRE, SPUBLISH. If more wait, and the first asks for an
 -- exclusive hold, it is 14. One of two readers costs 9: HLEN, ZRANGE, HMGET, TIME, ZCARD, HGET, HDEL,
 -- DEL, PEXPIREAT; one of more 11: HLEN, 2 ZRANGE, HMGET, TIME, ZCARD, ZREM, HDEL, HSET, 2 PEXPIREAT.
 
 local call = redis.call
 
+local fields
 if ARGV[3] == '0' then
-  local fields = call('HLEN', KEYS[2])
+  fields = call('HLEN', KEYS[2])
   if fields == 0 then
     return 0
   end
@@ -37,7 +38,7 @@ end
 
 if ARGV[3] == '0' then
   local front = call('ZRANGE', KEYS[3], 0, 3, 'WITHSCORES')
-  if hand_over(front, ARGV[1], ARGV[2]) or part(front, ARGV[1], ARGV[2]) then
+  if hand_over(fields, front, ARGV[1], ARGV[2]) or part(front, ARGV[1], ARGV[2]) then
     return 1
   end
 end
