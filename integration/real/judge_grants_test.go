@@ -12,6 +12,7 @@ type grant struct {
 	shared          bool
 	token           uint64
 	again           bool // a re-entry: the owner had the token before
+	copied          bool // likewise, in another copy of the data, where he has a hold of which he never heard
 
 	// It was made in [from, known]: after the last answer that told of a smaller
 	// token, and before anybody knew.
@@ -59,7 +60,9 @@ func (e *evidence) grants() (all []*grant) {
 		switch {
 		case a == nil:
 		case r.Op == opAcquire && r.Outcome == held:
-			a.grant(asks[r.ID], r.Token, r.Return).extend(r.Call.plus(r.TTL))
+			g := a.grant(asks[r.ID], r.Token, r.Return)
+			g.extend(r.Call.plus(r.TTL))
+			g.copied = r.Holds > 1 && !e.judged(r.Call, r.Return)
 		case r.Op == opEvent && r.Token == 0: // it says no more than that to ask again is worth it
 		case r.Op == opEvent:
 			g := a.grant(asks[r.ID], r.Token, r.Call)
@@ -86,7 +89,7 @@ func (e *evidence) grants() (all []*grant) {
 		if owners[key] == nil {
 			owners[key] = map[uint64]bool{}
 		}
-		g.again = owners[key][g.token]
+		g.again = g.copied || owners[key][g.token]
 		owners[key][g.token] = true
 	}
 	return all

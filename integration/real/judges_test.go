@@ -15,6 +15,11 @@ func TestJudges(t *testing.T) {
 		return record{Worker: worker, Op: opAcquire, Call: call * ms, Return: at * ms, Name: "a", ID: id, Owner: "o" + id,
 			TTL: ttl, WaitTTL: ttl, Queue: true, Token: token, Holds: 1, Position: 1, Outcome: what}
 	}
+	nested := func(worker int, outer, id string, call, at moment, token uint64) record {
+		r := acquire(worker, id, call, at, token, held)
+		r.Owner, r.Holds = "o"+outer, 2
+		return r
+	}
 	release := func(worker int, id string, call, at moment) record {
 		return record{Worker: worker, Op: opRelease, Call: call * ms, Return: at * ms, Name: "a", ID: id, Owner: "o" + id, Outcome: done}
 	}
@@ -46,6 +51,7 @@ func TestJudges(t *testing.T) {
 		lossy   []span
 		want    string // what the only violation contains; empty: there is none
 		excused int
+		copies  moment // from when on another copy of the data may answer; 0: never
 	}{
 		{name: "a hand-over", records: []record{
 			acquire(1, id1, 0, 1, 10, held), acquire(2, id2, 2, 3, 10, queued), release(1, id1, 500, 502), event(2, id2, 501, 11),
@@ -75,6 +81,12 @@ func TestJudges(t *testing.T) {
 			{Worker: 1, Op: opAcquire, Call: 2 * ms, Return: 3 * ms, Name: "a", ID: id2, Owner: "o" + id1, TTL: ttl, WaitTTL: ttl, Token: 10, Holds: 2, Outcome: held},
 			{Worker: 1, Op: opRenew, Call: 5 * ms, Return: 6 * ms, Name: "a", ID: id2, TTL: ttl, Outcome: lost}, end(1, 100)}},
 		{name: "a smaller token", want: "not greater", records: []record{
+			acquire(1, id1, 0, 1, 10, held), release(1, id1, 2, 3), acquire(2, id2, 4, 5, 9, held)}},
+		{name: "a smaller token of a re-entry", want: "not greater", records: []record{
+			acquire(1, id1, 0, 1, 10, held), nested(1, id1, id2, 4, 5, 9)}},
+		{name: "a smaller token of a re-entry in another copy", lossy: []span{{2 * ms, never}}, copies: 2 * ms, records: []record{
+			acquire(1, id1, 0, 1, 10, held), nested(1, id1, id2, 4, 5, 9)}},
+		{name: "a smaller token in another copy", want: "not greater", lossy: []span{{2 * ms, never}}, copies: 2 * ms, records: []record{
 			acquire(1, id1, 0, 1, 10, held), release(1, id1, 2, 3), acquire(2, id2, 4, 5, 9, held)}},
 		{name: "a token of two", want: "both have token", records: []record{
 			acquire(1, id1, 0, 4, 10, held), release(1, id1, 5, 6), acquire(2, id2, 3, 7, 10, held)}},
@@ -115,6 +127,9 @@ func TestJudges(t *testing.T) {
 			lock(1, 0, 1, 10), end(1, 90), {Worker: 1, Op: opRead, Call: 50 * ms, Return: 51 * ms, Name: "a", Handle: 1, Outcome: refused}}},
 	} {
 		e := &evidence{records: c.records, TTL: ttl, Lossy: c.lossy, Log: map[string][]access{"a": c.log}, Ends: never}
+		if c.copies > 0 {
+			e.Ends = c.copies
+		}
 		j := e.judge()
 		switch {
 		case c.want == "" && len(j.violations) > 0,
