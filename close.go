@@ -20,8 +20,8 @@ func (c *Client) isClosing() bool {
 // when the store has confirmed all that, or after twice StoreTimeout (plus the
 // time that the store takes to return from calls that are cut off): then it
 // returns an *Error with ErrUnavailable, and what was not confirmed is left to
-// its lease. Nothing of the client runs afterwards but OnLost callbacks that
-// have not returned. The store is not closed. A second Close returns nil at once.
+// its lease. Nothing of the client runs afterwards but OnLost callbacks and
+// calls of the logger that have not returned. The store is not closed. A second Close returns nil at once.
 func (c *Client) Close() error {
 	if !c.closed.CompareAndSwap(false, true) {
 		return nil

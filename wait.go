@@ -251,16 +251,16 @@ func (a *acquisition) conclude(err error) (*Hold, *envoy) {
 	if t == nil {
 		return nil, nil
 	}
-	sh, l := a.party.local.shard, &a.party.local.line
+	sh, l, gaveUp := a.party.local.shard, &a.party.local.line, a.gaveUp(err)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	silent := errors.Is(err, ErrUnavailable) && !a.gaveUp(err)
+	silent := errors.Is(err, ErrUnavailable) && !gaveUp
 	if silent && !t.attempt.pace.late {
 		l.despair(err, a.terms)
 	}
 	if l.reader == t && l.covered.Len() > 0 {
 		switch {
-		case a.gaveUp(err) && t.attempt.suits(t):
+		case gaveUp && t.attempt.suits(t):
 			l.leavePlace(t)
 			a.party.rename() // a new call of it may have come
 		case silent:

@@ -290,9 +290,11 @@ func (a *ask) held(mod int64, token uint64, holds int) (store.Grant, error) {
 	if !s.claims.held(a.claim, a.lease, mod, token, a.req.TTL) {
 		// What there is may be deleted yet. Who asks again when it is known has it; until
 		// then there is a note of it, so that it ends if nobody does.
-		c, _ := s.claims.track(a.req, a.dir, a.key)
-		if time.Since(a.began) >= a.req.TTL {
-			s.claims.endNow(c) // with this answer the hold itself is over
+		c, fresh := s.claims.track(a.req, a.dir, a.key)
+		if time.Since(a.began) >= a.req.TTL { // with this answer the hold itself is over
+			if fresh || c == a.claim { // else it is that of another ask
+				s.claims.endNow(c)
+			}
 			return store.Grant{}, store.ErrLost
 		}
 		return store.Grant{}, errors.New("the time of its place was up before this answer came")

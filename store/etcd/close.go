@@ -37,7 +37,7 @@ func (s *Store) Listen(sink func(store.Event)) (stop func()) { return s.sinks.Li
 
 // Close implements [store.Store]. It ends the handle's watches, revokes those of
 // its leases that nothing hangs on, leaves the others to time, and closes the
-// client if [Open] made it. It takes up to a second if the server does not
+// client if [Open] made it. It takes up to two seconds if the server does not
 // answer.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
