@@ -12,6 +12,10 @@ import (
 // a list, which cannot grow for ever: each chore ends with its lease.
 const maxCleaners = 8
 
+// crowd is how many chores are too many to try those once more of which, by the lock
+// model, nothing is left: a store that is silent would have the list grow.
+const crowd = 1000
+
 // cleaner releases what nobody holds or waits for any more: places and late
 // grants of calls that gave up, lost holds, releases without a known outcome.
 // It goes on until the store has confirmed, or until nothing can be left.
@@ -63,7 +67,7 @@ func (k *cleaner) work() {
 			return
 		}
 		c := k.client
-		if time.Now().After(job.until) { // it had to wait for too long behind others
+		if time.Now().After(job.until) && k.crowded() {
 			k.giveUp(job, errNotTried)
 			continue
 		}
@@ -84,6 +88,12 @@ func (k *cleaner) work() {
 			}
 		}
 	}
+}
+
+func (k *cleaner) crowded() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.chores) >= crowd
 }
 
 // errNotTried is why a chore is given up that came to its turn too late.
