@@ -68,7 +68,7 @@ func (k *cleaner) work() {
 		}
 		c := k.client
 		if time.Now().After(job.until) && k.crowded() {
-			k.giveUp(job, errNotTried)
+			k.giveUp(job, errCrowded)
 			continue
 		}
 		err := c.release(job.ref, c.opts.timeout(job.ref.TTL))
@@ -96,8 +96,8 @@ func (k *cleaner) crowded() bool {
 	return len(k.chores) >= crowd
 }
 
-// errNotTried is why a chore is given up that came to its turn too late.
-var errNotTried = errors.New("others were released before")
+// errCrowded is why a chore is given up that came to its turn too late to be tried again.
+var errCrowded = errors.New("too many others are to be released")
 
 func (k *cleaner) giveUp(job chore, err error) {
 	k.client.log.Warn("dlock: gave up releasing; the lease has run out by itself",
