@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/store"
 )
 
 // plan is what the seed of a history says.
@@ -118,9 +119,7 @@ func (h *history) keys() string { return fmt.Sprintf("%s %d ", h.plan.Deployment
 // run is the whole history, until nothing of it should be left.
 func (h *history) run() {
 	h.t.Helper()
-	on, err := open(h.site.direct())
-	h.must(err)
-	h.watch = observe(on, h.plan.Names, h.add)
+	h.watch = observe(h.reach(), h.plan.Names, h.add)
 	h.t.Cleanup(h.watch.close)
 	for range workers {
 		h.hire()
@@ -132,6 +131,21 @@ func (h *history) run() {
 	h.meet()
 	h.rest(2500 * time.Millisecond)
 	h.watch.close()
+}
+
+// reach opens servers that meet no fault yet. A machine that stands still for
+// longer than [redis.Open] waits is no reason for a history not to begin.
+func (h *history) reach() store.Store {
+	h.t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		on, err := open(h.site.direct())
+		if err == nil {
+			return on
+		}
+		if time.Now().After(deadline) {
+			h.must(err)
+		}
+	}
 }
 
 // warm waits until all workers have had locks.

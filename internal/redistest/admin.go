@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -26,6 +27,7 @@ func (s *Server) Client() rueidis.Client {
 	}
 	admin, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress:       []string{s.Addr},
+		Dialer:            net.Dialer{Timeout: startTimeout}, // machines stand still at times
 		ForceSingleClient: true,
 		DisableCache:      true,
 		AlwaysPipelining:  true,
