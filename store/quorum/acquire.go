@@ -82,11 +82,12 @@ func (s *Store) acquire(ctx, caller context.Context, req store.Request) (store.G
 			b = s.poll(ctx, e, req)
 			b.inherit(before)
 		}
+		unheard := e.unheard()
 		g, err := s.decide(ctx, e, b)
 		met := errors.Is(err, store.ErrHeld) && len(b.held) > 0
 		if !met || try == tries || time.Now().After(enough) {
 			if certain(err) && !e.isOwned() {
-				s.forget(e, b) // not between tries: it may arrive after a vote in the next one
+				s.forget(e, b, unheard) // not between tries: it may arrive after a vote in the next one
 				e.settle()
 			}
 			e.answer(err)
@@ -172,7 +173,7 @@ func (s *Store) decide(ctx context.Context, e *entry, b *ballot) (store.Grant, e
 		return g, nil
 	}
 	switch {
-	case b.upgrade:
+	case b.isUpgrade():
 		s.giveBack(ctx, e, b, b.queued...)
 		return store.Grant{}, store.ErrUpgrade
 	case b.isSpoilt():

@@ -24,14 +24,15 @@ type ballot struct {
 	token uint64   // of the grant that the id is already, 0 if it is none
 	lives []string // of each node, when it was asked
 
-	votes   []vote        // grants that count
-	held    []*node       // where the id holds, whether or not that counts
-	busy    []store.Grant // queued, or refused because others hold
-	errs    []error       // of each node: why it is no vote
-	queued  []*node       // where it has a place
-	tainted int           // nodes where the id holds, which does not count as a release may still arrive
-	upgrade bool          // some node refused an upgrade
-	told    uint64        // the last token that a node told
+	votes    []vote        // grants that count
+	held     []*node       // where the id holds, whether or not that counts
+	busy     []store.Grant // queued, or refused because others hold
+	errs     []error       // of each node: why it is no vote
+	queued   []*node       // where it has a place
+	tainted  int           // nodes where the id holds, which does not count as a release may still arrive
+	upgrades int           // of those that are busy: they refuse to make a reader's hold of the owner a writer's
+	strange  int           // nodes at which the owner has no other hold
+	told     uint64        // the last token that a node told
 }
 
 func newBallot(s *Store, e *entry, req store.Request) *ballot {
@@ -51,7 +52,10 @@ func (b *ballot) take(a answer[store.Grant]) {
 	switch {
 	case a.err == nil && a.value.Held:
 		b.held = append(b.held, a.node)
-		switch excluded := a.node.life.excluded(time.Now()); {
+		if a.value.Holds == 1 {
+			b.strange++
+		}
+		switch excluded := a.node.life.excluded(time.Now(), b.s.exclusion()); {
 		case b.entry.isTainted(i):
 			b.errs[i] = errTainted
 			b.tainted++
@@ -62,12 +66,20 @@ func (b *ballot) take(a answer[store.Grant]) {
 		}
 	case a.err == nil:
 		b.queued, b.busy = append(b.queued, a.node), append(b.busy, a.value)
+		b.strange++
 	case errors.Is(a.err, store.ErrHeld):
 		b.busy = append(b.busy, a.value)
+		b.strange++
 	case errors.Is(a.err, store.ErrUpgrade):
-		b.upgrade = true
+		b.busy = append(b.busy, a.value)
+		b.upgrades++
 	}
 }
+
+// isUpgrade: the owner may hold already, as a reader beside others. Where he holds, a
+// majority has his hold. So many nodes know of none that a single one that does has only
+// missed his release.
+func (b *ballot) isUpgrade() bool { return b.upgrades > 0 && b.strange <= len(b.errs)-b.s.need }
 
 // enough: what left nodes are still to say does not change the outcome.
 func (b *ballot) enough(left int) bool {
@@ -78,8 +90,10 @@ func (b *ballot) enough(left int) bool {
 		return agreed || !b.repeats()
 	case votes+left >= need:
 		return false
+	case b.isUpgrade():
+		return b.strange+left <= len(b.errs)-need // else the others may say that it is none
 	}
-	return b.upgrade || votes+busy >= need || votes+busy+left < need
+	return votes+busy >= need || votes+busy+left < need
 }
 
 // repeats: the token of this grant exists already. The id has been granted before, or
@@ -110,15 +124,12 @@ func (b *ballot) inherit(before *ballot) {
 
 // isSpoilt: the id cannot be granted, for releases of it may still arrive at nodes whose
 // votes it would need: at so many that the others are no majority, or at some that
-// have granted it now, and without which those that have answered are none. Who
-// does not wait may still be told that others hold.
+// have granted it now, and without which those that have answered are none. Who does
+// not wait is told what the others say: that somebody holds, or that they are too few.
 func (b *ballot) isSpoilt() bool {
 	answered := len(b.votes) + len(b.busy)
-	if !b.req.Queue && answered >= b.s.need {
-		return false
-	}
-	return b.entry.isSpoilt(b.s.need) ||
-		b.req.Queue && !b.entry.inUse() && answered < b.s.need && answered+b.tainted >= b.s.need
+	return b.req.Queue && (b.entry.isSpoilt(b.s.need) ||
+		!b.entry.inUse() && answered < b.s.need && answered+b.tainted >= b.s.need)
 }
 
 // mayYetVote: a node said nothing, or nothing certain, for a reason that may pass.

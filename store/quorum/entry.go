@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -164,7 +165,20 @@ func (e *entry) open(i int) bool {
 	return e.asks[i] > 0 || e.unknown[i]
 }
 
-func (e *entry) taint(i int) {
+// unheard is open of all nodes.
+func (e *entry) unheard() []bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	open := slices.Clone(e.unknown)
+	for i, asks := range e.asks {
+		open[i] = open[i] || asks > 0
+	}
+	return open
+}
+
+// taint notes that a release may arrive at node i for d from now on.
+func (e *entry) taint(i int, d time.Duration) {
+	e.lasts(d)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.tainted[i] = true

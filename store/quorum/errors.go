@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -28,8 +29,9 @@ var (
 
 // NoQuorumError is the error of a call for which there was no majority. It matches
 // [ErrNoQuorum], and [errors.Is] and [errors.As] also find in it what the nodes
-// said, certain refusals excepted: the refusal of one node is none of the store,
-// and to look at it takes Nodes.
+// said, with two exceptions, to look at which takes Nodes: certain refusals, for that of
+// one node is none of the store, and the ends of contexts, for a node's timeout is not
+// the end of the caller's.
 type NoQuorumError struct {
 	Need  int     // how many nodes are a majority
 	Nodes []error // of each node, in the order of New; nil: it did its part
@@ -47,11 +49,11 @@ func (e *NoQuorumError) Error() string {
 	return b.String()
 }
 
-// Unwrap returns ErrNoQuorum and the errors of nodes that are no refusals.
+// Unwrap returns ErrNoQuorum and the errors of nodes that say something of the call.
 func (e *NoQuorumError) Unwrap() []error {
 	errs := []error{ErrNoQuorum}
 	for _, err := range e.Nodes {
-		if err != nil && !certain(err) {
+		if err != nil && !certain(err) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
 			errs = append(errs, err)
 		}
 	}

@@ -112,6 +112,29 @@ func TestRestartedNodeIsExcluded(t *testing.T) {
 	})
 }
 
+// TestRestartedNodeIsExcludedForALongerLease: also for one that the handle is asked for
+// only after it has met the node again.
+func TestRestartedNodeIsExcludedForALongerLease(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a, b := s.client(), s.client()
+		short := func(id int) {
+			r := request("p", id)
+			r.Name, r.TTL, r.WaitTTL = "another", time.Second, time.Second
+			s.hold(b, r)
+			s.release(b, r)
+		}
+		short(1)
+		a.cut(down, 2)
+		s.hold(a, request("a", 1))
+		s.restart(1)
+		short(2)
+		time.Sleep(1100 * time.Millisecond)
+		s.refused(b, request("b", 1), store.ErrHeld)
+		time.Sleep(lease)
+		s.hold(b, request("b", 2))
+	})
+}
+
 // TestRestartBetweenVoteAndCommit: the vote is of a life that is over.
 func TestRestartBetweenVoteAndCommit(t *testing.T) {
 	inBubble(t, 3, func(s *site) {

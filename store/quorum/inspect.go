@@ -27,7 +27,7 @@ func (s *Store) Views(ctx context.Context, name string) ([]View, error) {
 	}
 	views := make([]View, len(s.nodes))
 	for i, n := range s.nodes {
-		views[i] = View{Node: i, Err: errSilent, Excluded: n.life.left(time.Now())}
+		views[i] = View{Node: i, Err: errSilent, Excluded: n.life.left(time.Now(), s.exclusion())}
 	}
 	r := ask(ctx, s, s.timeout(time.Hour), s.nodes, func(ctx context.Context, n *node) (store.State, error) {
 		return n.store.Inspect(ctx, name)
@@ -126,7 +126,9 @@ func (s *Store) remaining(same []store.Entry) time.Duration {
 }
 
 // Break implements [store.Breaker]: it breaks the name at all nodes, each of which
-// has to be one too, and returns how many holds a majority had.
+// has to be one too, and returns how many holds a majority had. It blocks until all have
+// answered, for 5 s at most, or ctx ends; with fewer answers than a majority the error
+// is [ErrNoQuorum].
 func (s *Store) Break(ctx context.Context, name string) (broken int, err error) {
 	return during(ctx, s, func(ctx context.Context) (int, error) {
 		all, err := everywhere(ctx, s, func(ctx context.Context, n *node) (int, error) {
@@ -145,7 +147,7 @@ func (s *Store) Break(ctx context.Context, name string) (broken int, err error) 
 }
 
 // List implements [store.Lister]: the names that a majority of the nodes lists,
-// each of which has to be one too.
+// each of which has to be one too. It blocks and fails as Break does.
 func (s *Store) List(ctx context.Context) ([]string, error) {
 	return during(ctx, s, func(ctx context.Context) (names []string, err error) {
 		all, err := everywhere(ctx, s, func(ctx context.Context, n *node) ([]string, error) {

@@ -23,10 +23,10 @@ import (
 // time. A fresh handle cannot tell this from a power cut, after which holders of
 // what was lost may still be at work.
 type life struct {
-	mu    sync.Mutex
-	id    string    // "" before the first contact
-	seen  time.Time // it led this life then
-	until time.Time // excluded
+	mu   sync.Mutex
+	id   string    // "" before the first contact
+	seen time.Time // it led this life then
+	born time.Time // since when it has forgotten nothing
 }
 
 // now returns the present life of a node, as far as it is known.
@@ -36,16 +36,17 @@ func (l *life) now() string {
 	return l.id
 }
 
-// left is for how long the node's votes do not count yet.
-func (l *life) left(now time.Time) time.Duration {
+// left is for how long the node's votes do not count yet, by the longest lease that is
+// known by now: a handle may be asked for a longer one than when it met the node.
+func (l *life) left(now time.Time, lease time.Duration) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return max(0, l.until.Sub(now))
+	return max(0, lease-now.Sub(l.born))
 }
 
 // excluded says why a node's vote does not count now; nil: it does.
-func (l *life) excluded(now time.Time) error {
-	if left := l.left(now); left > 0 {
+func (l *life) excluded(now time.Time, lease time.Duration) error {
+	if left := l.left(now, lease); left > 0 {
 		return fmt.Errorf("%w; it votes again in %v", errRestarted, left.Round(time.Millisecond))
 	}
 	return nil
@@ -60,14 +61,14 @@ func (l *life) judge(before string, sent time.Time, id string, age, lease time.D
 	switch {
 	case l.id == id:
 	case l.id == "":
-		l.until = now.Add(lease - min(age, lease))
+		l.born = now.Add(-age)
 	default:
 		// Since its start it has forgotten nothing. An age that reaches back beyond the
 		// last time that it was known to live otherwise is none.
 		if age > now.Sub(l.seen) {
 			age = 0
 		}
-		l.until = now.Add(lease - min(age, lease))
+		l.born = now.Add(-age)
 	}
 	l.id, l.seen = id, now
 	l.mu.Unlock()
@@ -76,5 +77,5 @@ func (l *life) judge(before string, sent time.Time, id string, age, lease time.D
 			return errRestarted
 		}
 	}
-	return l.excluded(now)
+	return l.excluded(now, lease)
 }

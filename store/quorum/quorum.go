@@ -46,12 +46,12 @@ type Options struct {
 	// LongestLease is the longest TTL that any client uses on these nodes. A node
 	// that restarted is no part of a majority for so long, as holds that it has
 	// forgotten may live on elsewhere. 0: the longest that this handle was asked
-	// for so far, which is right if all clients use the same.
+	// for so far, which is right if all clients use the same. As soon as it is asked for
+	// a longer one, nodes that have been up for less than that do not count.
 	LongestLease time.Duration
 
-	// Durable says that the nodes have confirmed nothing that a restart can lose:
-	// etcd, or Redis with appendonly yes and appendfsync always. Then a restart
-	// excludes nobody.
+	// Durable says that the nodes have confirmed nothing that a restart can lose, as
+	// Redis with appendonly yes and appendfsync always. Then a restart excludes nobody.
 	Durable bool
 
 	// Own has Close close the nodes too. By default they stay the caller's.

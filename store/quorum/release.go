@@ -50,7 +50,7 @@ func (s *Store) release(ctx, caller context.Context, ref store.Ref) error {
 	known := c.done+c.lost >= s.need
 	r.rest(s, func(a answer[struct{}]) {
 		if known && a.err != nil && !errors.Is(a.err, store.ErrLost) {
-			s.later(a.node, refs[a.node.index])
+			s.later(e, a.node, refs[a.node.index])
 		}
 	})
 	if !known {
@@ -60,10 +60,8 @@ func (s *Store) release(ctx, caller context.Context, ref store.Ref) error {
 	e.bygone()
 	for i, err := range c.errs {
 		if err != nil && !errors.Is(err, store.ErrLost) {
-			e.taint(i)
-			e.lasts(lifetime(ref.TTL, ref.TTL) + timeout)
-			if !r.waiting[s.nodes[i]] { // else when it has answered
-				s.later(s.nodes[i], refs[i])
+			if e.taint(i, lifetime(ref.TTL, ref.TTL)+timeout); !r.waiting[s.nodes[i]] { // else when it has answered
+				s.later(e, s.nodes[i], refs[i])
 			}
 		}
 	}
@@ -111,8 +109,7 @@ func (s *Store) giveBack(ctx context.Context, e *entry, b *ballot, more ...*node
 	}, func(int) bool { return false })
 	for _, n := range nodes {
 		if !told[n] {
-			e.taint(n.index)
-			s.later(n, ref)
+			s.later(e, n, ref)
 		}
 	}
 }
@@ -128,26 +125,26 @@ func (s *Store) bury(ctx context.Context, e *entry, b *ballot) {
 	ref := refOf(b.req)
 	ref.Bury = true
 	for _, n := range s.nodes {
-		s.later(n, ref)
+		s.later(e, n, ref)
 	}
 }
 
-// forget buries an id that was refused for certain, at the nodes of which nothing is
-// known: nobody will release it. An id that has a place will be released.
-func (s *Store) forget(e *entry, b *ballot) {
-	if e.isOwned() {
-		return
-	}
+// forget buries an id that was refused for certain, at the nodes that had not been heard
+// when it was decided on: nobody will release it. An id that has a place will be released.
+func (s *Store) forget(e *entry, b *ballot, unheard []bool) {
 	ref := refOf(b.req)
 	ref.Bury = true
 	for i, n := range s.nodes {
-		if e.open(i) || errors.Is(b.errs[i], errSilent) { // or it has answered since
-			s.later(n, ref)
+		if unheard[i] || errors.Is(b.errs[i], errSilent) {
+			s.later(e, n, ref)
 		}
 	}
 }
 
-// later has a node told in the background.
-func (s *Store) later(n *node, ref store.Ref) {
-	n.chores.add(s, n, chore{ref, time.Now().Add(lifetime(ref.TTL, ref.TTL) + 2*s.timeout(ref.TTL))})
+// later has a node told in the background, whose vote for the id does not count from then
+// on, for as long as that may take.
+func (s *Store) later(e *entry, n *node, ref store.Ref) {
+	lasts := lifetime(ref.TTL, ref.TTL) + 2*s.timeout(ref.TTL)
+	e.taint(n.index, lasts+s.timeout(ref.TTL)) // the last try may have been sent at the end
+	n.chores.add(s, n, chore{ref, time.Now().Add(lasts)})
 }

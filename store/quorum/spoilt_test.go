@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/internal/faultstore"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/quorum"
@@ -179,6 +180,46 @@ func TestLateGrantOfARefusedID(t *testing.T) {
 	})
 }
 
+// TestLateGrantBetweenGivingBack: an ask of an earlier try that arrives when its node has
+// given back what a later one got, while another is still to do that, leaves nothing.
+func TestLateGrantBetweenGivingBack(t *testing.T) {
+	inBubble(t, 5, func(s *site) {
+		a := s.client()
+		for _, n := range s.nodes[:3] {
+			n.Acquire(bg, request("x", 1))
+		}
+		a.links[4].On(faultstore.Acquire, faultstore.Nth(1), faultstore.DelayRequest(20*time.Millisecond))
+		a.links[3].On(faultstore.Release, faultstore.Nth(2), faultstore.DelayReply(300*time.Millisecond))
+		s.refused(a, request("a", 1), store.ErrHeld)
+		time.Sleep(time.Second)
+		for i := range s.nodes[3:] {
+			want(t, "left", s.left(3+i), "")
+		}
+	})
+}
+
+// TestSpoiltIDOfATry: who does not wait is told that the store cannot say, also when the
+// id cannot be granted any more.
+func TestSpoiltIDOfATry(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a := s.client()
+		d := s.dlock(a)
+		for _, link := range a.links[:2] {
+			link.On(faultstore.Release, faultstore.Nth(1), down)
+			link.On(faultstore.Incarnation, faultstore.Nth(1), down)
+		}
+		_, err := d.Mutex("n").TryLockContext(bg)
+		if !errors.Is(err, dlock.ErrUnavailable) || !errors.Is(err, quorum.ErrNoQuorum) {
+			t.Errorf("got %v, want it unavailable for want of a quorum", err)
+		}
+		time.Sleep(time.Second)
+		for i := range s.nodes {
+			want(t, "left", s.left(i), "")
+		}
+		d.Close()
+	})
+}
+
 // TestNoReleaseBetweenTries: what a try without a majority leaves to be given back does
 // not take away what a later try of the same call is granted by.
 func TestNoReleaseBetweenTries(t *testing.T) {
@@ -192,6 +233,73 @@ func TestNoReleaseBetweenTries(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		s.nodes[1].Release(bg, refOf(other))
 		s.refused(b, request("b", 1), store.ErrHeld)
+	})
+}
+
+// TestNoReleaseBetweenCalls: what a call that is refused leaves to be given back does not
+// take away what a later call of the same id is granted by.
+func TestNoReleaseBetweenCalls(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a, b := s.client(), s.client()
+		other := request("x", 1)
+		for _, n := range s.nodes[:2] {
+			n.Acquire(bg, other)
+		}
+		a.links[2].On(faultstore.Acquire, faultstore.Nth(1), faultstore.DelayRequest(100*time.Millisecond))
+		arrive := make(chan struct{})
+		a.links[2].On(faultstore.Release, faultstore.Nth(1), faultstore.HoldRequest(arrive))
+		s.refused(a, request("a", 1), store.ErrHeld)
+		for _, n := range s.nodes[:2] {
+			n.Release(bg, refOf(other))
+		}
+		time.Sleep(200 * time.Millisecond)
+		heal := a.cut(down, 1)
+		g, err := a.Acquire(bg, request("a", 1))
+		until := time.Now().Add(lease)
+		heal()
+		close(arrive)
+		time.Sleep(100 * time.Millisecond)
+		if _, errB := b.Acquire(bg, request("b", 1)); g.Held && errB == nil && time.Now().Before(until) {
+			t.Errorf("granted to b, while a was granted %+v, %v", g, err)
+		}
+	})
+}
+
+// TestTaintLastsAsLongAsItsRelease: a handle does not forget an id, of which others that
+// it is asked for remind it, before the last release of it has been sent.
+func TestTaintLastsAsLongAsItsRelease(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a, b := s.client(), s.client()
+		ra, other := waiting(request("a", 1)), request("x", 1)
+		for _, n := range s.nodes[1:] {
+			n.Acquire(bg, other)
+		}
+		// Node 0 is a's, who gives it back; all that arrives later than it should.
+		off := a.links[0].On(faultstore.Release, faultstore.Every, down)
+		s.refused(a, ra, nil)
+		s.refused(a, ra, nil)
+		time.Sleep(lease + time.Second)
+		for i := range 100 {
+			r := request("y", i)
+			r.Name = "another"
+			s.hold(a, r)
+			s.release(a, r)
+		}
+		off()
+		hold := make(chan struct{})
+		a.links[0].On(faultstore.Release, faultstore.Every, faultstore.HoldRequest(hold))
+		time.Sleep(time.Second)
+		for _, n := range s.nodes[1:] {
+			n.Release(bg, refOf(other))
+		}
+		heal := a.cut(down, 1)
+		g, err := a.Acquire(bg, ra)
+		heal()
+		close(hold)
+		time.Sleep(100 * time.Millisecond)
+		if _, errB := b.Acquire(bg, request("b", 1)); g.Held && errB == nil {
+			t.Errorf("granted to b, while a was granted %+v, %v", g, err)
+		}
 	})
 }
 

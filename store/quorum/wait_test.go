@@ -244,6 +244,11 @@ func TestFault23MajorityLost(t *testing.T) {
 				heal := a.cut(x.fault, 1, 2)
 				s.refused(a, request("a", 1), quorum.ErrNoQuorum)
 				want(t, "the error took", time.Since(cut), x.after)
+				_, err = d.Mutex("other").TryLockContext(bg)
+				var why *quorum.NoQuorumError
+				if !errors.Is(err, quorum.ErrNoQuorum) || !errors.As(err, &why) || !errors.Is(err, dlock.ErrUnavailable) {
+					t.Errorf("TryLockContext: got %v, want it unavailable for want of a quorum", err)
+				}
 				<-h.Done()
 				if !errors.Is(h.Err(), dlock.ErrLost) {
 					t.Errorf("Err: got %v", h.Err())
