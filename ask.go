@@ -21,8 +21,9 @@ type pace struct {
 	heard    bool      // the request before was confirmed
 	late     bool      // giveUp is what was left to a request that was itself late
 	inFlight bool
-	again    bool // a reason to ask again came while a request was in flight
-	granted  bool // that reason was a grant that an answer has to make whole
+	again    bool  // a reason to ask again came while a request was in flight
+	granted  bool  // that reason was a grant that an answer has to make whole
+	trouble  error // of the last request, if it had no certain outcome
 	pause    backoff
 }
 
@@ -62,7 +63,7 @@ func (a *acquisition) ask(at *attempt) (award, error) {
 		}
 		if p.inFlight {
 			if !now.Before(p.giveUp) && len(at.replies) == 0 {
-				return award{}, unavailable(fmt.Errorf("a call of the store did not return within %v", patience))
+				return award{}, unavailable(errors.Join(fmt.Errorf("a call of the store did not return within %v", patience), p.trouble))
 			}
 			timer.Reset(p.giveUp.Sub(now))
 		} else {
@@ -75,12 +76,14 @@ func (a *acquisition) ask(at *attempt) (award, error) {
 			switch {
 			case r.err == nil && r.grant.Held:
 				return at.byReply(r)
+			case r.err == nil && !a.wait: // a store that has it wait all the same
+				return award{}, ErrHeld
 			case r.err == nil:
 				if !a.count() {
 					return award{}, ErrTooManyWaiters
 				}
 				p.pause.reset()
-				p.heard, p.late, p.giveUp = true, false, r.sent.Add(patience)
+				p.heard, p.late, p.giveUp, p.trouble = true, false, r.sent.Add(patience), nil
 				p.next = time.Now().Add(max(min(r.grant.Retry, a.terms.waitTTL/3), minSleep))
 				switch {
 				case p.granted:
@@ -91,7 +94,7 @@ func (a *acquisition) ask(at *attempt) (award, error) {
 			case certain(r.err):
 				return award{}, r.err
 			default:
-				p.heard, p.next = false, time.Now().Add(p.pause.next())
+				p.heard, p.next, p.trouble = false, time.Now().Add(p.pause.next()), r.err
 				if !p.next.Before(p.giveUp) {
 					return award{}, unavailable(r.err)
 				}

@@ -28,6 +28,7 @@ type attempt struct {
 	base     time.Time     // sending of the last confirmed request; before any, of the first
 	pushed   store.Event   // the latest one with a token, until it is looked at
 	hinted   bool          // anything may have changed, likewise
+	released bool          // the hold that it is
 	cleared  chan struct{} // closed when it was left and nothing is at the store; nil if nobody waits for that
 
 	pace pace // of those who ask with it, one after another
@@ -37,7 +38,7 @@ type stage uint8
 
 const (
 	asking  stage = iota
-	granted       // it is a hold; late replies add nothing
+	granted       // it is a hold, or was one
 	left          // nobody wants it any more
 )
 
@@ -97,10 +98,14 @@ func (a *attempt) replied(r reply) {
 		a.replies <- r
 	}
 	abandoned := a.stage == left
+	late := a.stage == granted && a.released && r.err == nil // and the id may not have been buried for so long
 	present := a.present || a.unknown
 	a.mu.Unlock()
-	if abandoned {
+	switch {
+	case abandoned:
 		a.clear(present)
+	case late:
+		a.client.cleaner.add(a)
 	}
 }
 
@@ -160,6 +165,14 @@ func (a *attempt) discard(err error) {
 	} else {
 		a.client.cleaner.add(a)
 	}
+}
+
+// release returns ref, and notes that nobody wants any more what it names.
+func (a *attempt) release() store.Ref {
+	a.mu.Lock()
+	a.released = true
+	a.mu.Unlock()
+	return a.ref()
 }
 
 // ref names what the attempt may have at the store, to be renewed or released.

@@ -42,7 +42,7 @@ func (c *calls) exit() {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.idle != nil {
+	if c.idle != nil && c.n.Load() == 0 { // others may have begun since
 		close(c.idle)
 		c.idle = nil
 	}

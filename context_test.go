@@ -117,6 +117,42 @@ func TestContextCauseIsPartOfTheError(t *testing.T) {
 	})
 }
 
+// several is an error that cannot be compared with ==.
+type several []error
+
+func (several) Error() string { return "several" }
+
+// ends is a context of somebody's own make.
+type ends struct {
+	context.Context
+	done chan struct{}
+}
+
+func (c ends) Done() <-chan struct{} { return c.done }
+
+func (c ends) Err() error {
+	select {
+	case <-c.done:
+		return several{}
+	default:
+		return nil
+	}
+}
+
+func TestContextWithAnErrorOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := open(t, memory.New(), nil).Mutex("m")
+		h := mustLock(t, t.Context(), m)
+		ctx := ends{context.WithoutCancel(t.Context()), make(chan struct{})}
+		time.AfterFunc(time.Second, func() { close(ctx.done) })
+		_, err := m.LockContext(ctx)
+		var own several
+		require.ErrorAs(t, err, &own)
+		require.NoError(t, h.Unlock())
+		require.NoError(t, mustLock(t, t.Context(), m).Unlock())
+	})
+}
+
 func TestContextThatHasEndedMakesNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpy(memory.New())

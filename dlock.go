@@ -84,14 +84,15 @@ func New(s store.Store, opts *Options) (*Client, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
-	resolved, err := opts.resolve(s.MinTTL())
+	minTTL := max(s.MinTTL(), shortestTTL)
+	resolved, err := opts.resolve(minTTL)
 	if err != nil {
 		return nil, &Error{Op: "new", Err: err}
 	}
 	c := &Client{
 		store:   s,
 		opts:    resolved,
-		minTTL:  s.MinTTL(),
+		minTTL:  minTTL,
 		log:     resolved.Logger,
 		closing: make(chan struct{}),
 	}

@@ -276,3 +276,25 @@ func TestFault05AskOvertakenByEventAndRelease(t *testing.T) {
 		require.Empty(t, w.inspect("a").Holders)
 	})
 }
+
+// The same for an ask that arrives when its id is not refused any more, because calls
+// of the store may take longer than leases.
+func TestFault05AskOvertakenByMoreThanALease(t *testing.T) {
+	inWorld(t, &dlock.Options{TTL: time.Second, StoreTimeout: 10 * time.Second}, func(t *testing.T, w *world) {
+		h := w.lock(w.c1, "a")
+		late := w.gate()
+		w.s2.On(faultstore.Acquire, faultstore.Nth(2), faultstore.HoldRequest(late.ch))
+		q := w.beginLock(w.c2, "a")
+		w.sleepUntil(400 * time.Millisecond)
+		require.Equal(t, 2, w.s2.Count(faultstore.Acquire))
+		w.unlock(h)
+		next, at := q.granted()
+		require.Equal(t, 400*time.Millisecond, w.after(at))
+		w.unlock(next)
+		w.sleepUntil(2 * time.Second)
+		late.open()
+		synctest.Wait()
+		require.Equal(t, 1, w.s2.Calls(faultstore.Acquire)[1].Applied, "the fault has not bitten")
+		require.Empty(t, w.inspect("a").Holders)
+	})
+}

@@ -122,9 +122,9 @@ func (h *Hold) finish() (last bool, unwanted *envoy, err error) {
 }
 
 // Token returns the fencing token of the grant, the same for all of its nested
-// handles and greater than that of every earlier grant of the name. Among each
-// other, readers' locks have different tokens in no order: readers of one process
-// share a span. Send a writer's with each access to the resource, reads too, and let
+// handles. A writer's is greater than that of every earlier grant of the name; readers'
+// are greater than those of earlier writers and differ, in no order among each other:
+// readers of one process share a span. Send a writer's with each access to the resource, reads too, and let
 // the resource refuse tokens lower than the highest it has seen; who holds only a
 // reader's lock sends none. Package fence says why.
 func (h *Hold) Token() uint64 { return h.grant.token }

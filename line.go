@@ -223,11 +223,12 @@ func (l *line) excuse(p *party) {
 	for len(p.covered) > 0 {
 		l.call(p.covered[0])
 	}
-	for len(p.waiting) > 0 {
-		t := p.waiting[0]
-		l.stopWaiting(t)
+	for _, t := range p.waiting {
+		l.waiting.Remove(t.place)
+		t.place = nil
 		close(t.turn)
 	}
+	p.waiting = nil
 }
 
 func (l *line) admits(mode store.Mode) bool {

@@ -139,6 +139,28 @@ func TestMutexTryLockIsFalseWhenTheStoreCannotSay(t *testing.T) {
 	}
 }
 
+// A store that queues who did not ask for it keeps no try waiting.
+func TestMutexTryLockDoesNotWaitForAStoreThatQueues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpy(memory.New())
+		s.onAcquire(func(ctx context.Context, req store.Request) (store.Grant, error) {
+			req.Queue = true
+			return s.Store.Acquire(ctx, req)
+		})
+		m := open(t, s, nil).Mutex("m")
+		h := mustLock(t, t.Context(), m)
+		start := time.Now()
+		_, err := m.TryLockContext(t.Context())
+		wantError(t, err, "trylock", "m", dlock.ErrHeld)
+		assert.Zero(t, time.Since(start))
+		synctest.Wait()
+		state, err := s.Inspect(t.Context(), "m")
+		require.NoError(t, err)
+		assert.Empty(t, state.Queue)
+		require.NoError(t, h.Unlock())
+	})
+}
+
 func TestMutexTryLockAsksAgainAfterOneFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpy(memory.New())

@@ -16,6 +16,9 @@ const (
 	// MaxTTL bounds every lease, so that a slip of units cannot block a lock for years.
 	MaxTTL = 366 * 24 * time.Hour
 
+	// shortestTTL is the least that leaves something of a lease when the margin is taken off.
+	shortestTTL = 10 * time.Millisecond
+
 	maxLabel = 128
 )
 
@@ -25,11 +28,11 @@ type Options struct {
 	// TTL is the lease of a hold: how long the store keeps it when its holder
 	// has died. Renewal is automatic, so it does not limit how long a lock can
 	// be held. Shorter frees the lock of a dead holder sooner, longer survives
-	// longer outages of the store. Default 30 s; at least the store's minimum.
+	// longer outages of the store. Default 30 s; at least 10 ms and the store's minimum.
 	TTL time.Duration
 	// WaitTTL is how long a place in the queue, or a grant not yet claimed,
 	// outlives its waiter. Waiters ask the store again every third of it, at
-	// most. Default the lesser of TTL and 5 s; at least the store's minimum.
+	// most. Default the lesser of TTL and 5 s; at least 10 ms and the store's minimum.
 	WaitTTL time.Duration
 	// StoreTimeout bounds one call of the store; Unlock and the Try forms, which
 	// retry, are bounded by it as a whole. Default a third of the lock's TTL, at most 3 s.
@@ -38,7 +41,8 @@ type Options struct {
 	// hold is lost. Default no cap.
 	MaxHold time.Duration
 	// MaxWaiters is how many calls of this client may wait at once, over all
-	// names; more fail with ErrTooManyWaiters. Default 100,000.
+	// names; more fail with ErrTooManyWaiters, and Lock tries again with pauses. Default
+	// 100,000.
 	MaxWaiters int
 	// LocalHandoffs is how often in a row a Mutex, or the writers' side of an
 	// RWMutex, may pass from one goroutine of this client to the next that waits
@@ -55,8 +59,9 @@ type Options struct {
 	// that handle's Done has closed; if Unlock found the hold gone at the store, with
 	// the handle just unlocked, whose Err is ErrNotHeld. It may block.
 	OnLost func(*Hold)
-	// Logger gets lost holds, failing renewals and releases that could not be
-	// confirmed. Default silent.
+	// Logger gets lost holds, renewals that fail and succeed again, releases that
+	// could not be confirmed, and from Lock and TryLock, on their callers' goroutines,
+	// why they try again or could not tell. Default silent.
 	Logger *slog.Logger
 	// Label is shown by the store's Inspect to say who holds, at most 128
 	// bytes. Default the host's name and the process id.
@@ -125,7 +130,7 @@ func defaultLabel() string {
 
 func validTTL(what string, d, minTTL time.Duration) error {
 	if d < minTTL || d > MaxTTL {
-		return fmt.Errorf("%w: %s %v is not between %v (the store's minimum) and %v", ErrInvalidTTL, what, d, minTTL, MaxTTL)
+		return fmt.Errorf("%w: %s %v is not between %v (the least with this store) and %v", ErrInvalidTTL, what, d, minTTL, MaxTTL)
 	}
 	return nil
 }

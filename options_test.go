@@ -16,10 +16,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// strict is a store whose shortest lease is a minute.
-type strict struct{ *memory.Store }
+// strict is a store whose shortest lease is a minute, and lenient one that keeps any.
+type (
+	strict  struct{ *memory.Store }
+	lenient struct{ *memory.Store }
+)
 
-func (strict) MinTTL() time.Duration { return time.Minute }
+func (strict) MinTTL() time.Duration  { return time.Minute }
+func (lenient) MinTTL() time.Duration { return 1 }
 
 func TestNewRefusesANilStore(t *testing.T) {
 	for _, s := range []store.Store{nil, (*memory.Store)(nil), (*spy)(nil)} {
@@ -48,6 +52,7 @@ func TestNewRefusesBadOptions(t *testing.T) {
 		{nil, dlock.Options{WaitTTL: never}, dlock.ErrInvalidTTL},
 		{strict{memory.New()}, dlock.Options{TTL: 59 * time.Second}, dlock.ErrInvalidTTL},
 		{strict{memory.New()}, dlock.Options{WaitTTL: 59 * time.Second}, dlock.ErrInvalidTTL},
+		{lenient{memory.New()}, dlock.Options{TTL: 10*time.Millisecond - 1}, dlock.ErrInvalidTTL},
 		{nil, dlock.Options{StoreTimeout: -1}, dlock.ErrInvalidTTL},
 		{nil, dlock.Options{StoreTimeout: dlock.MaxTTL + 1}, dlock.ErrInvalidTTL},
 		{nil, dlock.Options{MaxHold: -1}, dlock.ErrInvalidTTL},

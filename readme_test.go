@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -163,14 +164,47 @@ func TestReadmeTables(t *testing.T) {
 	}
 }
 
-func TestReadmeLinks(t *testing.T) {
-	text, _ := readme(t)
-	for _, m := range regexp.MustCompile(`\]\(([^)]+)\)`).FindAllStringSubmatch(text, -1) {
-		if strings.Contains(m[1], "://") {
-			continue
+// Links of the documents lead somewhere, to a heading if they name one.
+func TestLinks(t *testing.T) {
+	documents, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, document := range append(documents, "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md") {
+		text, err := os.ReadFile(document)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if _, err := os.Stat(m[1]); err != nil {
-			t.Errorf("link: %v", err)
+		for _, m := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(string(text), -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			file, heading, _ := strings.Cut(m[1], "#")
+			linked := document
+			if file != "" {
+				linked = filepath.Join(filepath.Dir(document), file)
+			}
+			if _, err := os.Stat(linked); err != nil {
+				t.Errorf("%s: link: %v", document, err)
+			} else if heading != "" && !slices.Contains(headings(t, linked), heading) {
+				t.Errorf("%s: link: no heading %s", document, m[1])
+			}
 		}
 	}
+}
+
+// headings are those of a document as links name them.
+func headings(t *testing.T, document string) (names []string) {
+	t.Helper()
+	text, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if title := strings.TrimLeft(line, "#"); title != line {
+			name := regexp.MustCompile(`[^\w -]`).ReplaceAllString(strings.ToLower(strings.TrimSpace(title)), "")
+			names = append(names, strings.ReplaceAll(name, " ", "-"))
+		}
+	}
+	return names
 }

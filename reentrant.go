@@ -30,12 +30,14 @@ func (m *Mutex) Lock() { m.d.lock() }
 func (m *Mutex) Unlock() { m.d.unlock() }
 
 // TryLock reports whether it locked m without waiting for another holder. False
-// also means that the store could not say within StoreTimeout. It panics where
-// no later call could succeed: closed client, invalid name or option, foreign key.
+// also means that the store refused or could not say within StoreTimeout, or that the
+// owner's hold is lost, has too many nested ones, or would need an upgrade that is
+// refused; then the log says which. It panics where no later call could succeed:
+// closed client, invalid name, option or owner, foreign key.
 func (m *Mutex) TryLock() bool { return m.d.tryLock() }
 
 // LockContext waits until m is held and returns a handle of its own for this
-// call. If ctx's owner holds m already in this process, it returns at once,
+// call. If ctx's owner holds m already through this Client, it returns at once,
 // without a call of the store.
 //
 // ctx bounds only the wait: when it ends, LockContext returns its error at

@@ -115,10 +115,14 @@ func (a *acquisition) ended() error {
 	if err == nil {
 		return nil
 	}
-	if cause := context.Cause(a.ctx); cause != err {
+	switch cause := context.Cause(a.ctx); {
+	case errors.Is(err, cause):
+		return err
+	case errors.Is(cause, err):
+		return cause
+	default:
 		return fmt.Errorf("%w: %w", err, cause)
 	}
-	return err
 }
 
 // count makes this call one of the client's waiters, if it may be one more.
