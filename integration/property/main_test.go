@@ -4,14 +4,14 @@
 //
 // Three machines, each a test:
 //
-//   - TestStore: one store, all its operations, and repetitions of them, against
+//   - TestFault82Store: one store, all its operations, and repetitions of them, against
 //     a model written from the contract alone. It compares full answers.
 //   - TestClient: up to three clients, five owners and three names, step by step,
 //     with outages, forced release, closing and reopening.
 //   - TestConcurrent: goroutines that really run at once, whose claims must never
 //     overlap and which the store must serve in the order in which they came.
 //
-// More of it: go test -run=TestStore -rapid.checks=10000 -rapid.steps=50. The
+// More of it: go test -run=TestFault82Store -rapid.checks=10000 -rapid.steps=50. The
 // number counts in units of the test's own weight; see check. A failure prints
 // the shrunk sequence and the flag that repeats it.
 package property

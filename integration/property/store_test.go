@@ -46,9 +46,9 @@ func memorySubject() subject {
 	}
 }
 
-// TestStore: a store answers what the model answers, whatever is asked of it in
-// whatever order, repeated or late.
-func TestStore(t *testing.T) {
+// TestFault82Store: a store answers what the model answers, whatever is asked of it in
+// whatever order, by readers and writers, repeated or late.
+func TestFault82Store(t *testing.T) {
 	s := memorySubject()
 	check(t, 10, func(t *rapid.T) {
 		s.bubble(t, func(t *rapid.T) { storeMachine(t, s) })

@@ -43,6 +43,7 @@ func runChild(open Open) {
 // TTL. A line that it says begins with a word of its own.
 var jobs = map[string]func(open Open, url, name, ttl string) error{
 	"hold":  childHolds,
+	"read":  childReads,
 	"hoard": childHoards,
 	"woken": childIsWoken,
 	"storm": childStorms,
@@ -75,6 +76,20 @@ func childHolds(open Open, url, name, ttl string) error {
 	fmt.Println("held", h.Token())
 	<-h.Done()
 	fmt.Println("lost", time.Now().UnixNano())
+	return nil
+}
+
+// childReads takes the reader's lock, says "held <token>", and keeps it.
+func childReads(open Open, url, name, ttl string) error {
+	c, err := childClient(open, url, ttl)
+	if err != nil {
+		return err
+	}
+	h, err := c.RWMutex(name).RLockContext(context.Background())
+	if err != nil {
+		return err
+	}
+	fmt.Println("held", h.Token())
 	return nil
 }
 
@@ -172,8 +187,8 @@ type Child struct {
 	kill func()
 }
 
-// StartChild starts this test program again, for a job: "hold", "hoard", "woken",
-// "storm" or "churn". It ends with the test at the latest.
+// StartChild starts this test program again, for a job: "hold", "read", "hoard",
+// "woken", "storm" or "churn". It ends with the test at the latest.
 func StartChild(t testing.TB, job, url, name string, ttl time.Duration) *Child {
 	t.Helper()
 	c := &Child{t: t, said: make(chan string, 16)}

@@ -124,9 +124,9 @@ func TestRoundTrips(t *testing.T) {
 	want("renewal of 500 holds", map[string]int{"LeaseKeepAlive": 1, "Txn": 4})
 }
 
-// TestRenewalOfMany: of hundreds of holds, on a server that takes only so many
+// TestFault90RenewalOfMany: of hundreds of holds, on a server that takes only so many
 // conditions in a transaction, just those are lost that somebody has deleted.
-func TestRenewalOfMany(t *testing.T) {
+func TestFault90RenewalOfMany(t *testing.T) {
 	t.Parallel()
 	for _, most := range []int{128, 100, 3} {
 		t.Run(fmt.Sprint(most), func(t *testing.T) {

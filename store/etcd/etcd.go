@@ -135,8 +135,9 @@ func (s *Store) ready(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Acquire implements [store.Store]. On a free name it takes one round trip, as
-// does one that is refused; waiting takes two more. It blocks until answered or
+// Acquire implements [store.Store]. On a free name it takes one round trip, as does one
+// that is refused and mostly a writer's that waits; else waiting takes up to two more.
+// One more is for a lease, at the first request of a TTL. It blocks until answered or
 // ctx ends.
 func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
 	if err := s.ready(ctx); err != nil {

@@ -140,3 +140,34 @@ func TestFault78ProcessKilled(t *testing.T) {
 	}
 	s.over("a 0", mortal)
 }
+
+// Of two readers who renew their holds one is killed, and later the other. Neither
+// is kept alive by the other, and a writer who waits gets in when the last lease is over.
+func TestFault81ReaderKilled(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1)
+	c := s.near(longLease)
+	first := locktest.StartChild(t, "read", s.cluster.URL(), "a", mortal.TTL)
+	first.Says("held")
+	last := locktest.StartChild(t, "read", s.cluster.URL(), "a", mortal.TTL)
+	last.Says("held")
+	waits := locktest.Begin(t, c, "a")
+	s.queued("a", 1)
+	first.Kill()
+	locktest.Poll(t, "the end of the dead reader's lease", mortal.TTL+lag+locktest.Late, func() bool {
+		return len(s.state("a").Holders) == 1
+	})
+	waits.Waits()
+	last.Kill()
+	killed := time.Now()
+	left := s.state("a").Holders[0].Remaining // in whole seconds, never more than there are
+	h, at := waits.Granted(locktest.Patience)
+	if early := killed.Add(left).Sub(at); early > 0 {
+		t.Errorf("granted %v before the lease was over", early)
+	}
+	if after := at.Sub(killed); after > mortal.TTL+lag+locktest.Late {
+		t.Errorf("granted %v after the death, with a lease of %v", after, mortal.TTL)
+	}
+	locktest.Unlock(t, h)
+	s.over("a", longLease)
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -25,6 +26,8 @@ const (
 	minReplicas
 	listing
 	checking
+	asksRole
+	onSentinel
 )
 
 // rights reads the rules from the documentation: what a user gets, a word each.
@@ -130,6 +133,39 @@ func TestLeastPrivilegeCluster(t *testing.T) {
 		user("locker2", append([]string{"reset", "on", ">" + canary}, without(words, word)...))
 		require.NotEmpty(t, openAndUse(t, url("locker2")), "%s is not needed", word)
 	}
+}
+
+// Behind sentinels, and at them.
+func TestLeastPrivilegeSentinel(t *testing.T) {
+	t.Parallel()
+	servers := redistest.StartSentinel(t, 1)
+	words, watching := rights(t, base, asksRole), rights(t, onSentinel)
+	for _, s := range servers.Nodes {
+		grant(t, s, "locker", words)
+		grant(t, s, "no-role", without(words, "+role"))
+	}
+	by := func(user, watcher string) string {
+		_, sentinels, _ := strings.Cut(servers.URL(), "//")
+		return as(user, sentinels) + "&sentinel_user=" + watcher + "&sentinel_password=" + url.QueryEscape(canary)
+	}
+	var needed []string
+	for i, word := range append([]string{""}, watching...) {
+		if strings.HasPrefix(word, "reset") || word == "-@all" {
+			continue
+		}
+		watcher := fmt.Sprint("watcher-", i)
+		for _, s := range servers.Sentinels {
+			grant(t, s, watcher, without(watching, word))
+		}
+		if found := openAndUse(t, by("locker", watcher)); word == "" {
+			require.Empty(t, found)
+		} else if len(found) > 0 {
+			needed = append(needed, word)
+		}
+	}
+	// The others are for being told of a switch, which is noticed otherwise too, later.
+	require.Equal(t, []string{"+sentinel|sentinels", "+sentinel|get-master-addr-by-name"}, needed)
+	require.NotEmpty(t, openAndUse(t, by("no-role", "watcher-0")))
 }
 
 func without(words []string, word string) []string {

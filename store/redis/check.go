@@ -33,8 +33,8 @@ func (w Warning) String() string {
 // policy that may drop them, a replica where a master should be, missing
 // replicas and persistence, missing rights of the user, foreign data under the
 // prefix. It returns a warning for each thing that it finds, none if all is
-// well. What it has no right to look at is a warning of topic unchecked, but for
-// settings: advice that rests on one which it may not read is left out.
+// well. What it has no right to look at is named by a warning of topic unchecked, but
+// for settings: advice that rests on one which it may not read is left out.
 //
 // It is for the start of a program, or for an operator: it takes and releases a
 // lock of a random name, and reads up to 100,000 key names of each node. It
@@ -82,7 +82,7 @@ func (k *checkup) server(node rueidis.Client) {
 	text, err := node.Do(k.ctx, node.B().Info().Build()).ToString()
 	switch {
 	case replyIs(err, "NOPERM"):
-		k.warn("unchecked", "no right to INFO: version, role, eviction and persistence are unknown")
+		k.warn("unchecked", "no right to INFO: version, role, eviction, persistence, replicas and foreign data are unknown")
 		return
 	case err != nil:
 		k.warn("unreachable", "%v", err)

@@ -133,3 +133,34 @@ func TestFault78ProcessKilled(t *testing.T) {
 	}
 	s.over("0", mortal)
 }
+
+// Of two readers who renew their holds one is killed, and later the other. Neither
+// is kept alive by the other, and a writer who waits gets in when the last lease is over.
+func TestFault81ReaderKilled(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	c := s.near(dlock.Options{TTL: 4 * mortal.TTL, WaitTTL: 4 * mortal.TTL}) // asks only when it is told to
+	first := locktest.StartChild(t, "read", s.server.URL(), "a", mortal.TTL)
+	first.Says("held")
+	last := locktest.StartChild(t, "read", s.server.URL(), "a", mortal.TTL)
+	last.Says("held")
+	waits := locktest.Begin(t, c, "a")
+	s.queued("a", 1)
+	first.Kill()
+	locktest.Poll(t, "the end of the dead reader's lease", mortal.TTL+50*time.Millisecond+locktest.Late, func() bool {
+		return len(s.state("a").Holders) == 1
+	})
+	waits.Waits()
+	last.Kill()
+	asked := time.Now()
+	left := s.state("a").Holders[0].Remaining
+	answered := time.Now()
+	h, at := waits.Granted(locktest.Patience)
+	if early := asked.Add(left).Sub(at); early > time.Millisecond {
+		t.Errorf("granted %v before the lease was over", early)
+	}
+	if after := at.Sub(answered.Add(left)); after > 50*time.Millisecond+locktest.Late {
+		t.Errorf("granted %v after the lease was over", after)
+	}
+	locktest.Unlock(t, h)
+}
