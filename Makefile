@@ -1,4 +1,5 @@
-# Everything runs with Go, git and make. The scripts are in .ci/, one for each word.
+# Everything runs with Go, git and make; what else it needs is installed or named in a
+# clear sentence (CONTRIBUTING.md). The scripts are in .ci/, one for each word.
 
 BENCH = .
 FUZZTIME = 10s

@@ -3,7 +3,7 @@
 // watchdog's business.
 //
 // The caller arms a [Lease] with [Watchdog.Keep] and disarms it with
-// [Lease.End]. In between the watchdog renews it at a third of its validity,
+// [Lease.End], or [Lease.Disarm] if he holds locks of his own. In between the watchdog renews it at a third of its validity,
 // many leases with one call, and more often once a renewal has an unknown
 // outcome. A lease that cannot be renewed until its deadline, or of which the
 // store says that it is gone, is declared lost once, through [Config.Expired].
