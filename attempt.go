@@ -28,7 +28,7 @@ type attempt struct {
 	base     time.Time     // sending of the last confirmed request; before any, of the first
 	pushed   store.Event   // the latest one with a token, until it is looked at
 	hinted   bool          // anything may have changed, likewise
-	released bool          // the hold that it is
+	strayed  bool          // a reply came while its hold was being released
 	cleared  chan struct{} // closed when it was left and nothing is at the store; nil if nobody waits for that
 
 	pace pace // of those who ask with it, one after another
@@ -38,7 +38,8 @@ type stage uint8
 
 const (
 	asking  stage = iota
-	granted       // it is a hold, or was one
+	granted       // it is a hold; late replies add nothing
+	leaving       // it is a hold that is being released
 	left          // nobody wants it any more
 )
 
@@ -97,15 +98,12 @@ func (a *attempt) replied(r reply) {
 	if a.stage == asking {
 		a.replies <- r
 	}
+	a.strayed = a.strayed || a.stage == leaving
 	abandoned := a.stage == left
-	late := a.stage == granted && a.released && r.err == nil // and the id may not have been buried for so long
 	present := a.present || a.unknown
 	a.mu.Unlock()
-	switch {
-	case abandoned:
+	if abandoned {
 		a.clear(present)
-	case late:
-		a.client.cleaner.add(a)
 	}
 }
 
@@ -167,12 +165,32 @@ func (a *attempt) discard(err error) {
 	}
 }
 
-// release returns ref, and notes that nobody wants any more what it names.
-func (a *attempt) release() store.Ref {
+// quit is ref for what nobody wants any more, whatever late replies say.
+func (a *attempt) quit() store.Ref {
 	a.mu.Lock()
-	a.released = true
+	a.stage = left
 	a.mu.Unlock()
 	return a.ref()
+}
+
+// part is ref for the release of a hold. When that is over call parted: what a request
+// got that was on its way meanwhile is released once more, for it may have arrived
+// when the id was not buried any more.
+func (a *attempt) part() store.Ref {
+	a.mu.Lock()
+	a.stage = leaving
+	a.mu.Unlock()
+	return a.ref()
+}
+
+func (a *attempt) parted() {
+	a.mu.Lock()
+	a.stage = left
+	strayed := a.strayed
+	a.mu.Unlock()
+	if strayed {
+		a.client.cleaner.add(a)
+	}
 }
 
 // ref names what the attempt may have at the store, to be renewed or released.

@@ -36,7 +36,7 @@ type chore struct {
 
 // add has what an attempt has at the store released in the background.
 func (k *cleaner) add(a *attempt) {
-	ref, life := a.release(), a.req.TTL
+	ref, life := a.quit(), a.req.TTL
 	if a.req.Queue {
 		life = max(life, 2*a.req.WaitTTL) // a place may be granted at its end
 	}

@@ -126,7 +126,8 @@ func (n *tenure) mourn(lost []*Hold, cause watchdog.Cause) {
 // deadline to do so.
 func (g *grant) giveBack(h *Hold, deadline time.Time) error {
 	c, at := g.tenure.client, g.tenure.attempt
-	ref := at.release()
+	ref := at.part()
+	defer at.parted()
 	pause := backoff{limit: at.terms.timeout / 10}
 	for repeated := false; ; repeated = true {
 		err := c.release(ref, time.Until(deadline))

@@ -225,6 +225,13 @@ func TestCheapCheckers(t *testing.T) {
 			h.call(Release, 1, 10, 20, Lost, arrivedToo(40, Done))
 			h.claim(1, 0, 1, 10, 1, func(c *Claim) { c.Disowned = true })
 		}},
+		{"lost before it was released, and a place released that came later", disowned, true, func(h hand) {
+			h.held(1, 0, 1, 1)
+			h.call(Release, 1, 10, 20, Lost)
+			h.claim(1, 0, 1, 10, 1, func(c *Claim) { c.Disowned = true })
+			h.queued(1, 5, 30, 2, 0)
+			h.call(Release, 1, 31, 32, Done)
+		}},
 		{"released, and called lost", disowned, false, func(h hand) {
 			h.held(1, 0, 1, 1)
 			h.call(Release, 1, 10, 20, Unknown, arrived(15, Done))

@@ -143,12 +143,24 @@ func overslept(h *History) []Violation {
 	return found
 }
 
-// disowned: Unlock does not call a hold lost that one of its own requests released.
+// disowned: Unlock does not call a hold lost that one of its own requests released. One
+// that was done after another had found nothing has released what came later.
 func disowned(h *History) []Violation {
+	missed := make(map[int]Moment)
 	released := make(map[int]bool)
-	for _, c := range h.Calls {
-		if c.Op == Release {
-			released[c.ID] = released[c.ID] || len(c.Arrivals) > 0 && c.Arrivals[0].Outcome == Done // not by a late copy
+	for _, outcome := range []Outcome{Lost, Done} {
+		for _, c := range h.Calls {
+			if c.Op != Release || len(c.Arrivals) == 0 || c.Arrivals[0].Outcome != outcome { // not by a late copy
+				continue
+			}
+			at, before := c.Arrivals[0].From, missed[c.ID]
+			switch {
+			case before != 0 && before < at:
+			case outcome == Lost:
+				missed[c.ID] = at
+			default:
+				released[c.ID] = true
+			}
 		}
 	}
 	var found []Violation
