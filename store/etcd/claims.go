@@ -2,22 +2,15 @@ package etcd
 
 import (
 	"container/heap"
-	"context"
-	"errors"
+	"slices"
 	"sync"
 	"time"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/dlock-go/dlock/store"
 )
 
-// The pauses between tries to delete a key whose time is up. They grow where the
-// server refuses to.
-const (
-	firstDelete = 200 * time.Millisecond
-	lastDelete  = 10 * time.Second
-)
+// slack is how many looks that are not valid any more are worth no cleaning up.
+const slack = 64
 
 // claim is what the handle knows of an id that it asked for. Because the lease
 // below a key lives as long as any hold on it is renewed, each claim has a
@@ -28,12 +21,14 @@ type claim struct {
 	key string
 
 	// Guarded by claims.mu.
-	deadline time.Time
-	at       time.Time // of its item in due; zero if it has none
-	over     bool      // the deadline has passed: it must not be renewed any more
-	lease    *lease    // of a hold; nil for a place, or if unknown
-	mod      int64     // revision of the key's last write by this handle; 0: none confirmed
+	deadline time.Time     // once it is over: when its end is tried again
+	at       time.Time     // of its item in due; zero if it has none
+	over     bool          // the deadline has passed: it must not be renewed any more
+	pause    time.Duration // before its end is tried again
+	lease    *lease        // of a hold; nil for a place, or if unknown
+	mod      int64         // revision of the key's last write by this handle; 0: none confirmed
 	token    uint64
+	heldAt   int64 // revision at which it was the hold with this token; at mod it may be a place again
 }
 
 // claims are those of a handle, and the clock that ends them.
@@ -45,6 +40,9 @@ type claims struct {
 	due  dueHeap       // one valid item for each claim, not later than its deadline
 	wake chan struct{} // holds one: the first item has changed
 	on   bool          // the sweeper runs
+
+	ending []*claim // are over, and their keys to be deleted
+	enders int      // how many goroutines do that
 }
 
 // party is an owner on a name.
@@ -124,6 +122,16 @@ func (cs *claims) forget(c *claim) {
 	if cs.of[c.party()]--; cs.of[c.party()] == 0 {
 		delete(cs.of, c.party())
 	}
+	// Behind one long hold nothing would come up to be dropped.
+	if len(cs.due) > 2*len(cs.m)+slack {
+		cs.due = slices.DeleteFunc(cs.due, func(i item) bool { return !cs.valid(i) })
+		heap.Init(&cs.due)
+	}
+}
+
+func (cs *claims) valid(i item) bool {
+	c := cs.m[i.id]
+	return c != nil && c.at.Equal(i.at)
 }
 
 // alone: this handle has no other claim of the same owner on the name.
@@ -140,11 +148,11 @@ func (cs *claims) held(c *claim, l *lease, mod int64, token uint64, ttl time.Dur
 	if c.over {
 		return false
 	}
-	if l != nil || mod > c.mod { // else it is an older word of what is known already
+	if mod > c.mod || l != nil && mod == c.mod { // else it is an older word of what is known already
 		c.lease = l
 	}
 	if mod >= c.mod || c.token == 0 {
-		c.token = token
+		c.token, c.heldAt = token, mod
 	}
 	c.mod = max(c.mod, mod)
 	c.extend(ttl)
@@ -174,7 +182,9 @@ func (cs *claims) waits(c *claim, mod int64) bool {
 	if c.token != 0 && mod < c.mod {
 		return true
 	}
-	c.mod = max(c.mod, mod)
+	if mod > c.mod { // a hold that it was before is gone
+		c.mod, c.lease, c.token = mod, nil, 0
+	}
 	c.deadline = time.Now().Add(c.req.WaitTTL)
 	cs.schedule(c)
 	return true
@@ -200,7 +210,7 @@ func (cs *claims) entry(c *claim) *entry {
 	}
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	if c.token == 0 {
+	if c.token == 0 || c.heldAt != c.mod {
 		return nil
 	}
 	e := newEntry(c.key, c.req)
@@ -234,7 +244,7 @@ func (cs *claims) expire() time.Duration {
 		first := cs.due[0]
 		c := cs.m[first.id]
 		switch {
-		case c == nil || !c.at.Equal(first.at):
+		case !cs.valid(first):
 			heap.Pop(&cs.due)
 		case first.at.After(now):
 			return first.at.Sub(now)
@@ -247,95 +257,4 @@ func (cs *claims) expire() time.Duration {
 		}
 	}
 	return time.Hour
-}
-
-// begin has a claim end. Callers have mu.
-func (cs *claims) begin(c *claim) {
-	c.at, c.over = time.Time{}, true
-	cs.s.tasks.Go(func() { cs.end(c) })
-}
-
-// endNow has a claim end before its time.
-func (cs *claims) endNow(c *claim) {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	if !c.over && cs.m[c.req.ID] == c {
-		cs.begin(c)
-	}
-}
-
-// end deletes the key of a claim whose time is up until that is confirmed or
-// the handle closed, unless the claim goes on. A hold that another handle has put on
-// a lease of its own is that one's.
-func (cs *claims) end(c *claim) {
-	pause := firstDelete
-	for {
-		cs.s.rooms.leave(c)
-		ctx, cancel := context.WithTimeout(cs.s.ctx, callTimeout)
-		there, mod, err := cs.delete(ctx, c)
-		cancel()
-		switch {
-		case err != nil:
-			if !sleep(cs.s.ctx, pause) {
-				return
-			}
-			if errors.Is(cs.s.outcome(err), store.ErrRefused) {
-				pause = min(2*pause, lastDelete)
-			}
-		case !there:
-			cs.forget(c)
-			cs.s.rooms.leave(c) // again, for an answer that came late may have had it enter anew
-			return
-		case cs.goesOn(c, mod):
-			return
-		}
-	}
-}
-
-// delete deletes the key of a claim as this handle knows it or, if it knows none, as it
-// is. Another by then is there at mod, if it is this handle's; a late request finds it
-// to be another too.
-func (cs *claims) delete(ctx context.Context, c *claim) (there bool, mod int64, err error) {
-	if _, mod, _, _ = cs.known(c); mod == 0 {
-		answer, err := cs.s.client.Get(ctx, c.key)
-		if err != nil || len(answer.Kvs) == 0 {
-			return false, 0, err
-		}
-		mod = answer.Kvs[0].ModRevision
-	}
-	if cs.find(c.req.ID) != c {
-		return true, 0, nil // as that of another claim, perhaps in other data
-	}
-	answer, err := cs.s.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.ModRevision(c.key), "<", mod+1)).
-		Then(clientv3.OpDelete(c.key)).
-		Else(clientv3.OpGet(c.key)).
-		Commit()
-	if err != nil || answer.Succeeded {
-		return false, 0, err
-	}
-	for _, kv := range answer.Responses[0].GetResponseRange().Kvs {
-		return cs.s.leases.have(clientv3.LeaseID(kv.Lease), c), kv.ModRevision, nil
-	}
-	return false, 0, nil
-}
-
-// goesOn reports whether a claim that was to end does not, because its key has been
-// written at mod since. The claim of a place goes on: either that has been granted by
-// another handle, or an ask has kept it, and has not been answered. From now on it
-// has WaitTTL. A hold whose time was up has been given up for lost.
-func (cs *claims) goesOn(c *claim, mod int64) bool {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	if cs.m[c.req.ID] != c {
-		return true // as another claim, of an ask that came since
-	}
-	c.mod = max(c.mod, mod)
-	if c.token != 0 {
-		return false
-	}
-	c.over = false
-	c.deadline = time.Now().Add(c.req.WaitTTL)
-	cs.schedule(c)
-	return true
 }

@@ -15,13 +15,14 @@ type taskGroup struct {
 	closed bool
 }
 
-// Go runs f, unless the group is closed.
-func (g *taskGroup) Go(f func()) {
+// Go runs f, unless the group is closed, and says whether it does.
+func (g *taskGroup) Go(f func()) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.closed {
 		g.wg.Go(f)
 	}
+	return !g.closed
 }
 
 func (g *taskGroup) wait() {
@@ -62,12 +63,12 @@ func (ls *leases) revokeUnused() {
 	defer cancel()
 	var wg sync.WaitGroup
 	ls.mu.Lock()
-	defer ls.mu.Unlock()
 	for kind, sh := range ls.m {
 		if l := sh.current(); l != nil && !used[kind] {
 			wg.Go(func() { ls.s.client.Revoke(ctx, l.id) })
 		}
 	}
+	ls.mu.Unlock()
 	wg.Wait()
 }
 

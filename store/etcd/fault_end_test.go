@@ -102,6 +102,35 @@ func TestFault09MovedHoldEnds(t *testing.T) {
 	}
 }
 
+// A hold is moved to the lease of its TTL, and the answer comes when it has ended,
+// since nobody had heard of that. The renewal says that it is lost.
+func TestFault09MovedHoldHasEnded(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1)
+	far := s.wire.store(t, s.cluster.Endpoints())
+	told := make(chan store.Event, 1)
+	far.Listen(func(e store.Event) { told <- e })
+	first, r := locktest.Request("a", 1), locktest.Request("a", 2)
+	first.TTL, r.TTL, r.WaitTTL = time.Minute, time.Minute, 3*time.Second
+	granted(t, s.direct, first)
+	queued(t, far, r)
+	if err := s.direct.Release(t.Context(), locktest.RefTo(first)); err != nil {
+		t.Fatal(err)
+	}
+	heard(t, told)
+	s.wire.on("Txn", keep, 1)
+	renewed := make(chan error, 1)
+	go func() { renewed <- far.Renew(t.Context(), []store.Ref{locktest.RefTo(r)})[0] }()
+	locktest.Poll(t, "the answer is kept", locktest.Patience, s.wire.keeps)
+	locktest.Poll(t, "the end", r.WaitTTL+locktest.Patience, func() bool {
+		ids, _ := far.Claims()
+		return ids == 0
+	})
+	s.wire.arrive()
+	locktest.MustBe(t, <-renewed, store.ErrLost)
+	s.over("a", longLease)
+}
+
 // Another handle renews a hold from some time on, on a lease of its own. The end that
 // it had here is not one for that.
 func TestHoldGoesOnElsewhere(t *testing.T) {

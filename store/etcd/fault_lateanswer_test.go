@@ -7,6 +7,7 @@ import (
 
 	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/etcd"
 )
 
 // An ask that says "it waits" is answered after the place was granted and the hold
@@ -48,6 +49,49 @@ func TestFault02LateAnswerLeavesTheHold(t *testing.T) {
 	renew()
 	if err := far.Release(t.Context(), locktest.RefTo(r)); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// An ask is carried out after its place was granted and that hold broken. What it takes
+// is a place behind who has the lock by then, and does not pass for the hold.
+func TestFault02LateAskIsNoHold(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1)
+	far := s.wire.store(t, s.cluster.Endpoints())
+	told := make(chan store.Event, 1)
+	far.Listen(func(e store.Event) { told <- e })
+	first, r, third := locktest.Request("a", 1), locktest.Request("a", 2), locktest.Request("a", 3)
+	for _, r := range []*store.Request{&first, &r, &third} {
+		r.TTL, r.WaitTTL = time.Minute, time.Minute
+	}
+	granted(t, s.direct, first)
+	queued(t, far, r)
+	queued(t, s.direct, third)
+	s.wire.on("Txn", hold, 1)
+	asked := make(chan error, 1)
+	go func() {
+		_, err := far.Acquire(t.Context(), r)
+		asked <- err
+	}()
+	locktest.Poll(t, "the ask", locktest.Patience, func() bool { return s.wire.requests("Txn") == 1 })
+	if err := s.direct.Release(t.Context(), locktest.RefTo(first)); err != nil {
+		t.Fatal(err)
+	}
+	heard(t, told)
+	if _, err := s.admin.Delete(t.Context(), etcd.Key(r.Name, r.ID)); err != nil {
+		t.Fatal(err)
+	}
+	locktest.Poll(t, "the next hold", locktest.Patience, func() bool { return len(s.state("a").Holders) == 1 })
+	s.wire.arrive()
+	if err := <-asked; err != nil {
+		t.Fatal(err)
+	}
+	if n := len(s.state("a").Queue); n != 1 {
+		t.Fatalf("%d places: the fault has not bitten", n)
+	}
+	locktest.MustBe(t, far.Renew(t.Context(), []store.Ref{locktest.RefTo(r)})[0], store.ErrLost)
+	if state := s.state("a"); len(state.Holders) != 1 {
+		t.Fatalf("the holders are %+v", state.Holders)
 	}
 }
 

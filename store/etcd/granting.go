@@ -107,7 +107,7 @@ func (rs *rooms) owners(dir string, all []promotion) map[clientv3.LeaseID]*claim
 // says whether all live.
 func (s *Store) keepPlaces(ctx context.Context, m map[clientv3.LeaseID]*claim) <-chan bool {
 	kept := make(chan bool, 1)
-	s.tasks.Go(func() {
+	begun := s.tasks.Go(func() {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(s.ctx, cancel)()
@@ -123,6 +123,9 @@ func (s *Store) keepPlaces(ctx context.Context, m map[clientv3.LeaseID]*claim) <
 		}
 		kept <- true
 	})
+	if !begun {
+		kept <- false
+	}
 	return kept
 }
 

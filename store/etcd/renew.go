@@ -120,7 +120,9 @@ func (s *Store) adopt(ctx context.Context, ref store.Ref) (*lease, error) {
 			return nil, store.ErrLost
 		}
 	}
-	c, _ = s.claims.track(e.request(ref), dir, e.key)
+	if c == nil { // else its end is that of the hold, also if it is forgotten by now
+		c, _ = s.claims.track(e.request(ref), dir, e.key)
+	}
 	if !s.claims.held(c, l, e.mod, e.token, ref.TTL) {
 		return nil, store.ErrLost
 	}
