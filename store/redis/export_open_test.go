@@ -27,3 +27,10 @@ func TryChannels(ctx context.Context, s *Store, name string) error {
 	k := &checkup{s: s, ctx: ctx}
 	return errors.Join(k.subscribe(name), k.publish(name))
 }
+
+// Hints is how many requests s keeps in mind, because their grants may be pushed.
+func Hints(s *Store) int {
+	s.hints.mu.Lock()
+	defer s.hints.mu.Unlock()
+	return len(s.hints.waiting)
+}

@@ -124,6 +124,24 @@ func TestFault18HandOverConfirmedLater(t *testing.T) {
 	require.NoError(t, rival.Release(bounded(t), of(next)))
 }
 
+// A request that is granted and confirmed at once is not kept in mind: there is no event
+// of it to come.
+func TestGrantedRequestsAreForgotten(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	startReplica(t, server)
+	s := open(t, server.URL()+"?min_replicas=1")
+	const number = 100
+	for i := range number {
+		r := want(fmt.Sprint("name-", i), 1+i)
+		r.Queue, r.WaitTTL = true, time.Hour
+		g, err := s.Acquire(bounded(t), r)
+		require.NoError(t, err)
+		require.True(t, g.Held)
+	}
+	require.Zero(t, redis.Hints(s))
+}
+
 // The server is busy with a script while replicas are waited for. Calls fail, and that
 // is all that happens: a connection goes back to the pool without commands.
 func TestFault28BusyWithReplicas(t *testing.T) {
@@ -132,20 +150,30 @@ func TestFault28BusyWithReplicas(t *testing.T) {
 	s := open(t, server.URL()+confirmed)
 	_, err := s.Acquire(bounded(t), want("a", 1)) // a connection is in the pool
 	require.ErrorIs(t, err, redis.ErrTooFewReplicas)
-	mad, other := startClient(t, server.Addr), startClient(t, server.Addr)
-	ended := make(chan error, 1)
-	go func() { ended <- mad("EVAL", "while true do end", "0") }()
-	until(t, "it is busy", func() bool { return strings.HasPrefix(fmt.Sprint(other("GET", "a")), "BUSY") })
+	calm := occupy(t, server)
 	for i := range 5 {
 		_, err := s.Acquire(bounded(t), want("b", 10+i))
 		require.Error(t, err)
 	}
-	require.NoError(t, other("SCRIPT", "KILL"))
-	require.Error(t, <-ended)
+	calm()
 	until(t, "it answers again", func() bool {
 		_, err := s.Acquire(bounded(t), want("c", 20))
 		return errors.Is(err, redis.ErrTooFewReplicas)
 	})
+}
+
+// occupy has a server run a script without end, until it is calmed. The server needs a
+// "busy-reply-threshold" of few milliseconds.
+func occupy(t *testing.T, server *redistest.Server) (calm func()) {
+	t.Helper()
+	mad, other := startClient(t, server.Addr), startClient(t, server.Addr)
+	ended := make(chan error, 1)
+	go func() { ended <- mad("EVAL", "while true do end", "0") }()
+	until(t, "it is busy", func() bool { return strings.HasPrefix(fmt.Sprint(other("GET", "a")), "BUSY") })
+	return func() {
+		require.NoError(t, other("SCRIPT", "KILL"))
+		require.Error(t, <-ended)
+	}
 }
 
 func long(r store.Request) store.Request {

@@ -470,15 +470,7 @@ func TestFault31WritesRefusedAtRelease(t *testing.T) {
 			s.MustDo("CONFIG", "SET", "min-replicas-to-write", "1")
 			return func() { s.MustDo("CONFIG", "SET", "min-replicas-to-write", "0") }
 		},
-		"MISCONF": func(t *testing.T, s *redistest.Server) func() {
-			// A snapshot cannot take the place of a directory.
-			dir := s.MustDo("CONFIG", "GET", "dir")[len("dir\n"):]
-			require.NoError(t, os.Mkdir(filepath.Join(dir, "taken"), 0o700))
-			s.MustDo("CONFIG", "SET", "dbfilename", "taken", "save", "3600 1")
-			s.MustDo("BGSAVE")
-			until(t, "the snapshot has failed", func() bool { return field(s, "persistence", "rdb_last_bgsave_status") == "err" })
-			return func() { s.MustDo("CONFIG", "SET", "stop-writes-on-bgsave-error", "no") }
-		},
+		"MISCONF": misconfigure,
 	} {
 		t.Run(code, func(t *testing.T) {
 			t.Parallel()
@@ -513,4 +505,17 @@ func TestFault31WritesRefusedAtRelease(t *testing.T) {
 			require.Less(t, time.Since(began), byAsking+slack, "one was not released, its lease ran out")
 		})
 	}
+}
+
+// misconfigure has a server fail to write its snapshot. It refuses writes then, and even PING,
+// with MISCONF. The server needs "enable-protected-configs yes".
+func misconfigure(t *testing.T, s *redistest.Server) (heal func()) {
+	t.Helper()
+	// A snapshot cannot take the place of a directory.
+	dir := s.MustDo("CONFIG", "GET", "dir")[len("dir\n"):]
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "taken"), 0o700))
+	s.MustDo("CONFIG", "SET", "dbfilename", "taken", "save", "3600 1")
+	s.MustDo("BGSAVE")
+	until(t, "the snapshot has failed", func() bool { return field(s, "persistence", "rdb_last_bgsave_status") == "err" })
+	return func() { s.MustDo("CONFIG", "SET", "stop-writes-on-bgsave-error", "no") }
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -286,6 +287,52 @@ func TestFault47ChannelMoves(t *testing.T) {
 	}
 }
 
+// A move has ended at the old node of a slot and not yet at the new one, so that each sends
+// to the other. Who listens there does not run back and forth as fast as he can.
+func TestFault47NodesContradict(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, false)
+	name := nameOfNode(cluster, 2)
+	slot, from, to := redis.Slot(redis.LockKey(name)), cluster.Nodes[2], cluster.Nodes[0]
+	asleep := dlock.Options{TTL: time.Minute, WaitTTL: time.Minute} // asks every 20 s
+	holder, c := locktest.NewClient(t, open(t, cluster.URL()), asleep), locktest.NewClient(t, open(t, cluster.URL()), asleep)
+	h := locktest.Lock(t, holder, name)
+	waits := locktest.Begin(t, c, name)
+	locktest.Poll(t, "the waiter listens", locktest.Patience, func() bool { return len(channels(from)) == 1 })
+	cluster.BeginMove(slot, to)
+	for cluster.MoveKeys(slot, to, 100) > 0 {
+	}
+	from.MustDo("CLUSTER", "SETSLOT", strconv.Itoa(slot), "NODE", to.MustDo("CLUSTER", "MYID"))
+	locktest.Poll(t, "both say that the slot is at the other", locktest.Patience, func() bool {
+		return redirected(t, from) > 0 && redirected(t, to) > 0
+	})
+	const period, most = time.Second, 50
+	before := redirected(t, from) + redirected(t, to)
+	time.Sleep(period)
+	if n := redirected(t, from) + redirected(t, to) - before; n > most {
+		t.Errorf("tried to subscribe %d times in %v, want at most %d", n, period, most)
+	}
+	to.MustDo("CLUSTER", "SETSLOT", strconv.Itoa(slot), "NODE", to.MustDo("CLUSTER", "MYID"))
+	locktest.Poll(t, "the waiter listens at the new node", locktest.Patience, func() bool { return len(channels(to)) == 1 })
+	locktest.Unlock(t, h)
+	h, _ = waits.Granted(3 * locktest.Soon)
+	locktest.Unlock(t, h)
+}
+
+// redirected is how many subscriptions a server has sent elsewhere.
+func redirected(t *testing.T, server *redistest.Server) int {
+	t.Helper()
+	m := regexp.MustCompile(`cmdstat_ssubscribe:.*rejected_calls=(\d+)`).FindStringSubmatch(server.MustDo("INFO", "commandstats"))
+	if m == nil {
+		return 0
+	}
+	n, err := strconv.Atoi(m[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
 // nameOfNode returns the name of a lock that node n has at first.
 func nameOfNode(c *redistest.Cluster, n int) string {
 	for i := 0; ; i++ {
@@ -293,4 +340,34 @@ func nameOfNode(c *redistest.Cluster, n int) string {
 			return name
 		}
 	}
+}
+
+// Another server is promoted while the old master runs on. Who waits listens at the new one
+// before the sentinels have told the old one.
+func TestFault44MasterDeposed(t *testing.T) {
+	t.Parallel()
+	servers := redistest.StartSentinel(t, 1)
+	for _, s := range servers.Sentinels {
+		// They tell the old master after four such periods.
+		s.MustDo("SENTINEL", "DEBUG", "PUBLISH-PERIOD", "5000")
+	}
+	asleep := dlock.Options{TTL: time.Minute, WaitTTL: time.Minute} // asks every 20 s
+	holder, c := locktest.NewClient(t, open(t, servers.URL()), asleep), locktest.NewClient(t, open(t, servers.URL()), asleep)
+	old := servers.Master()
+	h := locktest.Lock(t, holder, "a")
+	waits := locktest.Begin(t, c, "a")
+	locktest.Poll(t, "the waiter listens", locktest.Patience, func() bool { return len(channels(old)) == 1 })
+	if n := old.MustDo("WAIT", "1", "5000"); n != "1" {
+		t.Fatal("the replica is behind")
+	}
+	promoted := servers.Failover()
+	began := time.Now()
+	locktest.Poll(t, "the waiter listens at the new master", 10*time.Second, func() bool { return len(channels(promoted)) == 1 })
+	t.Logf("it listens there after %v", time.Since(began))
+	if role := field(old, "replication", "role"); role != "master" {
+		t.Fatalf("the old master is a %s: the fault has not bitten", role)
+	}
+	locktest.Unlock(t, h)
+	h, _ = waits.Granted(locktest.Soon)
+	locktest.Unlock(t, h)
 }

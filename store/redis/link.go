@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/redis/rueidis"
@@ -20,7 +21,7 @@ type links struct {
 	client rueidis.Client
 
 	mu    sync.Mutex
-	open  map[string]*link // by address; "" if there is but one node
+	open  map[string]*link // by node; "" if there is but one
 	start string           // where first begins to look
 }
 
@@ -38,7 +39,10 @@ type link struct {
 // blocks while the client connects. What is wrong with a connection shows when
 // it is used.
 func (ls *links) take(node string) *link {
-	if node == "" {
+	switch {
+	case ls.client.Mode() == rueidis.ClientModeSentinel:
+		node = ls.watched()
+	case node == "":
 		node = ls.first()
 	}
 	ls.mu.Lock()
@@ -69,6 +73,18 @@ func (ls *links) put(l *link, broken bool) {
 	if last && l.client != nil {
 		l.client.Close()
 	}
+}
+
+// watched is what the sentinels say of the servers: it changes with the master. There are
+// several addresses if the client reads from replicas.
+func (ls *links) watched() string {
+	return strings.Join(slices.Sorted(maps.Keys(ls.client.Nodes())), " ")
+}
+
+// deposed reports whether a connection may lead to a server that is the master no more. It
+// need not break then, and nobody publishes there any more.
+func (ls *links) deposed(l *link) bool {
+	return ls.client.Mode() == rueidis.ClientModeSentinel && l.node != ls.watched()
 }
 
 // first is the address of the node that subscriptions begin at, the same one until

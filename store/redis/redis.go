@@ -84,9 +84,13 @@ var (
 // defaults. An error says which option is invalid. New sends nothing; see
 // [Store.Check] for what it might find.
 //
-// Nothing is assumed of the client's options: cluster, sentinel, RESP2, retries
-// and several connections per node all work. The client stays the caller's.
-// Close it after the store, not before.
+// Nothing is assumed of the client's options, but two: cluster, sentinel, RESP2,
+// retries and several connections per node all work. ConnLifetime must be 0, because
+// rueidis repeats a call whose connection's life ended, and a copy that arrives late
+// may be granted to nobody. BlockingPoolSize must leave room beside what else the
+// client does: of each node, the store keeps one connection for wake-ups and, with
+// MinReplicas, takes one for each call under way. The client stays the caller's. Close
+// it after the store, not before.
 func New(c rueidis.Client, opts *Options) (*Store, error) {
 	if c == nil {
 		return nil, fmt.Errorf("redis: the client is nil")
@@ -190,8 +194,12 @@ func (s *Store) ask(ctx context.Context, req store.Request, keys, args []string)
 		return store.Grant{}, s.outcome(err)
 	}
 	g, err := grant(reply, req)
-	if err == nil && g.Held && missing != nil {
+	switch {
+	case err != nil || !g.Held:
+	case missing != nil:
 		return store.Grant{}, missing // unknown: the grant is there, and may be confirmed yet
+	default:
+		s.hints.take(req.ID) // it needs no event any more
 	}
 	return g, err
 }
@@ -271,7 +279,8 @@ func (s *Store) MinTTL() time.Duration { return minTTL }
 
 // Close implements [store.Store]. It ends the handle's subscriptions, which
 // takes up to a second if the server does not answer, with MinReplicas up to
-// ReplicaTimeout and three more where a grant is being confirmed, and closes the client if
+// ReplicaTimeout and three more where a grant is being confirmed, as long as it takes to
+// connect where a connection is being opened, and ten seconds at most. It closes the client if
 // [Open] made it; one given to [New] is left to the caller. Calls under way end
 // with [store.ErrClosed] or what they were answered.
 func (s *Store) Close() error {

@@ -32,26 +32,60 @@ func (s *Store) sendConfirmed(ctx context.Context, sc *script, keys, args []stri
 	// the connection back unless the server takes part; a busy one does not.
 	ctx, cancel := context.WithTimeout(ctx, s.replicaWait+giveUpAfter)
 	defer cancel()
+	c, giveBack, err := s.dedicate(ctx)
+	if err != nil {
+		return reply, nil, err
+	}
 	timeout := int64((s.replicaWait + time.Millisecond - 1) / time.Millisecond)
-	err = s.client.Dedicated(func(c rueidis.DedicatedClient) error {
-		wait := func() rueidis.Completed { return c.B().Wait().Numreplicas(int64(s.replicas)).Timeout(timeout).Build() }
-		answers := c.DoMulti(ctx, sc.bySHA(s.client, keys, args), wait())
-		if replyIs(answers[0].Error(), "NOSCRIPT") {
-			answers = c.DoMulti(ctx, sc.byText(s.client, keys, args), wait())
-		}
-		if reply, err = answers[0].ToMessage(); err != nil {
-			return err
-		}
-		n, err := answers[1].AsInt64()
-		switch {
-		case err != nil:
-			missing = fmt.Errorf("%w: %w", ErrTooFewReplicas, err)
-		case n < int64(s.replicas):
-			missing = fmt.Errorf("%w: %d of %d", ErrTooFewReplicas, n, s.replicas)
-		}
-		return nil
-	})
+	wait := func() rueidis.Completed { return c.B().Wait().Numreplicas(int64(s.replicas)).Timeout(timeout).Build() }
+	answers := c.DoMulti(ctx, sc.bySHA(s.client, keys, args), wait())
+	if replyIs(answers[0].Error(), "NOSCRIPT") {
+		answers = c.DoMulti(ctx, sc.byText(s.client, keys, args), wait())
+	}
+	reply, err = answers[0].ToMessage()
+	n, unanswered := answers[1].AsInt64()
+	if err != nil || unanswered != nil {
+		// Not given back: rueidis cleans a pipelined connection by commands then, and any may
+		// be one. It panics if the server refuses them, and waits for it without end.
+		c.Close()
+	} else {
+		giveBack()
+	}
+	switch {
+	case err != nil:
+	case unanswered != nil:
+		missing = fmt.Errorf("%w: %w", ErrTooFewReplicas, unanswered)
+	case n < int64(s.replicas):
+		missing = fmt.Errorf("%w: %d of %d", ErrTooFewReplicas, n, s.replicas)
+	}
 	return reply, missing, err
+}
+
+// dedicate takes a connection for one call, until ctx ends, of which rueidis knows nothing
+// while it connects or waits for a place in its pool. A connection that comes later is
+// closed, and nothing has been asked on it.
+func (s *Store) dedicate(ctx context.Context) (c rueidis.DedicatedClient, giveBack func(), err error) {
+	type lent struct {
+		c        rueidis.DedicatedClient
+		giveBack func()
+	}
+	came := make(chan lent)
+	if !s.wakeups.begin(func() {
+		c, giveBack := s.client.Dedicate()
+		select {
+		case came <- lent{c, giveBack}:
+		case <-ctx.Done():
+			c.Close()
+		}
+	}) {
+		return nil, nil, store.ErrClosed
+	}
+	select {
+	case l := <-came:
+		return l.c, l.giveBack, nil
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
 }
 
 // A pushed grant was made by the script of whoever released, which waited for no

@@ -1,10 +1,13 @@
 package redis_test
 
 import (
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/redis"
 )
 
 // TestCallsOfManySiblings: thousands of requests of one owner are granted together,
@@ -72,5 +75,74 @@ func TestCallsOfManySiblings(t *testing.T) {
 				t.Errorf("left: %s", left)
 			}
 		})
+	}
+}
+
+// TestCallsOfManyDeadSiblings: thousands of requests of one owner have died in the queue, and
+// are removed together: a few calls for each, and none that writes his list anew.
+func TestCallsOfManyDeadSiblings(t *testing.T) {
+	t.Parallel()
+	const number, mostEach = 4000, 5
+	server := redistest.Start(t)
+	s := open(t, server.URL())
+	held := newRequest(0)
+	held.Name = "a"
+	if _, err := s.Acquire(t.Context(), held); err != nil {
+		t.Fatal(err)
+	}
+	lone := server.MustDo("HGETALL", redis.LockKey(held.Name))
+	for i := range number {
+		req := newRequest(1 + i)
+		req.Name, req.Owner, req.Queue, req.WaitTTL = held.Name, newRequest(1).Owner, true, 5*time.Second
+		if g, err := s.Acquire(t.Context(), req); err != nil || g.Position != 1+i {
+			t.Fatal(g, err)
+		}
+	}
+	time.Sleep(5 * time.Second) // time of the server, which nothing here can move
+
+	server.MustDo("CONFIG", "RESETSTAT")
+	state, err := s.Inspect(t.Context(), held.Name)
+	if err != nil || len(state.Holders) != 1 || len(state.Queue) > 0 {
+		t.Fatalf("%d hold and %d wait, %v", len(state.Holders), len(state.Queue), err)
+	}
+	calls, all := commands(server), 0
+	for _, n := range calls {
+		all += n
+	}
+	if all > mostEach*number || calls["hset"] > 10 {
+		t.Errorf("%d calls removed %d dead requests of one owner, %d wrote: want at most %d each, and 10", all, number, calls["hset"], mostEach)
+	}
+	if left := server.MustDo("HGETALL", redis.LockKey(held.Name)); left != lone {
+		t.Errorf("it was\n%s\nand is\n%s", lone, left)
+	}
+}
+
+// TestDeadSiblingBesideAForeignRecord: what has been removed before a script comes upon data
+// that is not its own is removed from its owner's list too.
+func TestDeadSiblingBesideAForeignRecord(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := open(t, server.URL())
+	held := newRequest(0)
+	held.Name = "a"
+	if _, err := s.Acquire(t.Context(), held); err != nil {
+		t.Fatal(err)
+	}
+	owner := newRequest(1).Owner
+	for i := range 3 {
+		req := newRequest(1 + i)
+		req.Name, req.Owner, req.Queue, req.WaitTTL = held.Name, owner, true, time.Duration(100+i)*time.Millisecond
+		if _, err := s.Acquire(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+	}
+	second, third := newRequest(2).ID, newRequest(3).ID
+	server.MustDo("HSET", redis.LockKey(held.Name), "i:"+second, "garbage")
+	time.Sleep(150 * time.Millisecond) // time of the server, which nothing here can move
+	if _, err := s.Inspect(t.Context(), held.Name); !errors.Is(err, store.ErrForeignKey) {
+		t.Fatal(err)
+	}
+	if list := server.MustDo("HGET", redis.LockKey(held.Name), "w:"+owner); list != second+" "+third {
+		t.Errorf("of three who are dead the first is removed, and the list is %q", list)
 	}
 }

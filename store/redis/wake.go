@@ -17,12 +17,18 @@ const (
 	// linger is how much longer than the last place a subscription is kept: a
 	// partition that is waited in now and then does not subscribe each time.
 	linger = time.Second
+	// closeTimeout is for a client whose pool is all in use by others: it is waited for
+	// there without a bound, and Close must not be.
+	closeTimeout = 10 * time.Second
 )
 
-// The pauses before a subscription that ended is opened again.
 const (
+	// The pauses before a subscription that ended is opened again.
 	firstResubscribe = 10 * time.Millisecond
 	lastResubscribe  = 2 * time.Second
+	// mostHops is how many redirections are followed without a pause. One node is behind at
+	// most; while a move ends, two may send each to the other.
+	mostHops = 2
 )
 
 // wakeups carries events from the server to the sinks. There is one
@@ -101,11 +107,11 @@ func (w *wakeups) listening(p int, wait time.Duration) <-chan struct{} {
 // receive keeps a subscription until nothing has waited for a while.
 func (w *wakeups) receive(p int, sub *subscription) {
 	defer sub.settled()
-	node, pause := "", firstResubscribe
+	node, hops, pause := "", 0, firstResubscribe
 	for {
 		confirmed, err := w.hear(sub, node)
-		if moved, ok := movedTo(err); ok && moved != node {
-			node = moved
+		if moved, ok := movedTo(err); ok && moved != node && hops < mostHops {
+			node, hops = moved, hops+1
 			continue
 		}
 		sub.settled()
@@ -118,14 +124,14 @@ func (w *wakeups) receive(p int, sub *subscription) {
 		if !sleep(w.ctx, pause) {
 			return
 		}
-		node, pause = "", min(2*pause, lastResubscribe)
+		node, hops, pause = "", 0, min(2*pause, lastResubscribe)
 	}
 }
 
 func (s *subscription) settled() { s.once.Do(func() { close(s.tried) }) }
 
 // hear receives until nothing waits any more, the server ends the subscription,
-// because its slot has moved, or the connection is lost. It reports whether the
+// because its slot has moved, another server is the master, or the connection is lost. It reports whether the
 // subscription was confirmed.
 func (w *wakeups) hear(sub *subscription, node string) (confirmed bool, err error) {
 	l := w.links.take(node)
@@ -135,15 +141,18 @@ func (w *wakeups) hear(sub *subscription, node string) (confirmed bool, err erro
 	defer cancel()
 	idle := w.whenIdle(sub, cancel)
 	defer idle.Stop()
+	if w.s.client.Mode() == rueidis.ClientModeSentinel {
+		w.done.Go(func() { w.follow(ctx, l, cancel) })
+	}
 	var heard atomic.Bool
-	ctx = rueidis.WithOnSubscriptionHook(ctx, func(s rueidis.PubSubSubscription) {
+	hooked := rueidis.WithOnSubscriptionHook(ctx, func(s rueidis.PubSubSubscription) {
 		if s.Kind == "ssubscribe" {
 			heard.Store(true)
 			w.sinks.Push(store.Event{})
 			sub.settled()
 		}
 	})
-	err = l.receive(ctx, sub.channel, func(m rueidis.PubSubMessage) {
+	err = l.receive(hooked, sub.channel, func(m rueidis.PubSubMessage) {
 		switch e, ok := parseEvent(m.Message); {
 		case !ok:
 		case w.s.replicas > 0:
@@ -156,6 +165,15 @@ func (w *wakeups) hear(sub *subscription, node string) (confirmed bool, err erro
 		err = nil // we have ended it; the connection is fine
 	}
 	return heard.Load(), err
+}
+
+// follow calls end once the sentinels name another master.
+func (w *wakeups) follow(ctx context.Context, l *link, end func()) {
+	for sleep(ctx, topologyLook) {
+		if w.links.deposed(l) {
+			end()
+		}
+	}
 }
 
 // whenIdle calls end once nothing waits in the partition any more.
@@ -190,12 +208,31 @@ func (w *wakeups) retire(p int, sub *subscription) bool {
 	return true
 }
 
+// begin has f run in a goroutine of its own, for which close waits. It reports false,
+// and does nothing, if close has begun.
+func (w *wakeups) begin(f func()) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ctx.Err() != nil {
+		return false
+	}
+	w.done.Go(f)
+	return true
+}
+
 func (w *wakeups) close() {
 	w.mu.Lock()
 	w.stop()
 	w.mu.Unlock()
 	w.sinks.Close()
-	w.done.Wait()
+	ended := make(chan struct{})
+	go func() { w.done.Wait(); close(ended) }()
+	timer := time.NewTimer(closeTimeout)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C:
+	}
 }
 
 // parseEvent reads a message of the scripts: id, space, and what parseSpan reads.

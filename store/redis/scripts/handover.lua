@@ -55,8 +55,14 @@ local function hand_over(fields, front, id, owner)
     call('HDEL', lock, 'i:' .. id, 'o:' .. owner, 't:' .. owner, 'w:' .. next_owner)
     call('HSET', lock, 'o:' .. next_owner, '1', 'i:' .. head, record .. has[2] .. ' ' .. label,
       't:' .. next_owner, 'x' .. token .. '=1', 'exclusive', '1')
-    call('PEXPIREAT', lock, deadline, 'GT')
-    call('PEXPIREAT', order, deadline, 'GT')
+    -- To look for the last entry is a call. Without it the keys may outlive that, by a minute at most.
+    local over, when = deadline, 'GT'
+    if lease - deadline > 60000 then
+      local last = call('ZRANGE', order, -1, -1, 'WITHSCORES')[2]
+      over, when = string.format('%.0f', math.max(deadline, last - later)), 'LT'
+    end
+    call('PEXPIREAT', lock, over, when)
+    call('PEXPIREAT', order, over, when)
   end
   redis.pcall('SPUBLISH', channel, head .. ' ' .. token .. ' ' .. short)
   return true

@@ -16,7 +16,7 @@
 --   free   neither key is there;
 --   lone   one hold and nothing else. The hash has two fields, there is no order, and the expiry of
 --          the hash is the hold's deadline;
---   full   everything else. Both keys expire with the last entry.
+--   full   everything else. Both keys expire with the last entry, or up to a minute later.
 --
 -- An entry is dead when its deadline is before now, in whole milliseconds. That is how Redis
 -- expires keys, and the longer of the two readings of "not after".
@@ -27,13 +27,49 @@ local holds, exclusive, serial, changed -- its numbers, and whether it has to be
 local now, micros                       -- the server's present, in ms and µs
 local last, issued                      -- the last token, and whether it is a new one
 local wakes = {}
+local gone = {} -- by owner: ids that wait no more and are still on his list
 
 local first_place = -4503599627370496 -- -2^52
 local later = 1125899906842624        -- 2^50: where the deadlines of waiters begin
 local most = 9007199254740992         -- 2^53: up to there Lua counts exactly
 
--- keep writes the numbers of the open name back, and the counter.
+-- waiting_ids iterates over the owner's list: his ids that wait, in the order of their places.
+local function waiting_ids(owner)
+  return string.gmatch(redis.call('HGET', lock, 'w:' .. owner) or '', '%x+')
+end
+
+local function set_waiting_ids(owner, ids)
+  if #ids > 0 then
+    redis.call('HSET', lock, 'w:' .. owner, table.concat(ids, ' '))
+  else
+    redis.call('HDEL', lock, 'w:' .. owner)
+  end
+end
+
+-- strike_gone takes the ids that are gone off the lists of their owners, all at once: a list may be
+-- as long as they are many.
+local function strike_gone()
+  for owner, ids in pairs(gone) do
+    local others = {}
+    for other in waiting_ids(owner) do
+      if not ids[other] then
+        others[#others + 1] = other
+      end
+    end
+    set_waiting_ids(owner, others)
+  end
+  gone = {}
+end
+
+-- strike takes an id off the owner's list.
+local function strike(id, owner)
+  gone[owner] = {[id] = true}
+  strike_gone()
+end
+
+-- keep writes the numbers and lists of the open name back, and the counter.
 local function keep()
+  strike_gone()
   if changed then
     redis.call('HSET', lock, 'holds', holds, 'exclusive', exclusive, 'serial', serial)
   end
@@ -156,7 +192,7 @@ end
 -- open begins with the name whose keys start at KEYS[k]. It reads all of them before anything is
 -- written, so a key of another type is found while nothing has changed.
 local function open(k)
-  lock, order = KEYS[k], KEYS[k + 1]
+  lock, order, gone = KEYS[k], KEYS[k + 1], {}
   present()
   local numbers = redis.call('HMGET', lock, 'holds', 'exclusive', 'serial')
   local ordered = redis.call('ZCOUNT', order, 0, later - 1)
@@ -247,30 +283,6 @@ local function vacate(id)
   redis.call('ZREM', order, 'q:' .. id, 'd:' .. id)
   redis.call('HDEL', lock, 'i:' .. id)
   changed = true
-end
-
--- waiting_ids iterates over the owner's list: his ids that wait, in the order of their places.
-local function waiting_ids(owner)
-  return string.gmatch(redis.call('HGET', lock, 'w:' .. owner) or '', '%x+')
-end
-
-local function set_waiting_ids(owner, ids)
-  if #ids > 0 then
-    redis.call('HSET', lock, 'w:' .. owner, table.concat(ids, ' '))
-  else
-    redis.call('HDEL', lock, 'w:' .. owner)
-  end
-end
-
--- strike takes an id off the owner's list.
-local function strike(id, owner)
-  local others = {}
-  for other in waiting_ids(owner) do
-    if other ~= id then
-      others[#others + 1] = other
-    end
-  end
-  set_waiting_ids(owner, others)
 end
 
 -- unseat takes a place from what has just become a hold. Not before: what is left might be nothing, and
@@ -426,11 +438,16 @@ local function settle()
   each_dead(0, drop)
   each_dead(later, function(id)
     if waits(id) then
-      return leave(id)
+      local owner = waiter(id).owner
+      vacate(id)
+      gone[owner] = gone[owner] or {}
+      gone[owner][id] = true
+      return
     end
     redis.call('ZREM', order, 'd:' .. id)
     redis.call('HDEL', lock, 'i:' .. id)
     changed = true
   end)
+  strike_gone()
   promote()
 end

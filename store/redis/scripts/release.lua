@@ -7,8 +7,9 @@
 --
 -- A lone hold costs 2 calls: HLEN, HDEL. The only hold, for which one request waits, costs 10: HLEN,
 -- ZRANGE, HMGET, TIME, SET, HSET, HDEL, DEL, PEXPIRE, SPUBLISH. If more wait, and the first asks for an
--- exclusive hold, it is 14. One of two readers costs 9: HLEN, ZRANGE, HMGET, TIME, ZCARD, HGET, HDEL,
--- DEL, PEXPIREAT; one of more 11: HLEN, 2 ZRANGE, HMGET, TIME, ZCARD, ZREM, HDEL, HSET, 2 PEXPIREAT.
+-- exclusive hold, it is 14, and 15 if the hold would have lasted a minute longer than the next one will.
+-- One of two readers costs 9: HLEN, ZRANGE, HMGET, TIME, ZCARD, HGET, HDEL, DEL, PEXPIREAT; one of more
+-- 11: HLEN, 2 ZRANGE, HMGET, TIME, ZCARD, ZREM, HDEL, HSET, 2 PEXPIREAT.
 
 local call = redis.call
 
