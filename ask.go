@@ -27,6 +27,14 @@ type pace struct {
 	pause    backoff
 }
 
+// silence is what is known of a store of which nothing came within d.
+func (p *pace) silence(d time.Duration) error {
+	if p.trouble != nil {
+		return fmt.Errorf("a call of the store did not return within %v, and before that: %w", d, p.trouble)
+	}
+	return fmt.Errorf("a call of the store did not return within %v", d)
+}
+
 // errServed ends the asking of a call that has got its hold inside the process.
 var errServed = errors.New("served by another goroutine")
 
@@ -63,7 +71,7 @@ func (a *acquisition) ask(at *attempt) (award, error) {
 		}
 		if p.inFlight {
 			if !now.Before(p.giveUp) && len(at.replies) == 0 {
-				return award{}, unavailable(errors.Join(fmt.Errorf("a call of the store did not return within %v", patience), p.trouble))
+				return award{}, unavailable(p.silence(patience))
 			}
 			timer.Reset(p.giveUp.Sub(now))
 		} else {

@@ -98,7 +98,7 @@ func (a *attempt) replied(r reply) {
 	if a.stage == asking {
 		a.replies <- r
 	}
-	a.strayed = a.strayed || a.stage == leaving
+	a.strayed = a.strayed || a.stage == leaving && !certain(r.err)
 	abandoned := a.stage == left
 	present := a.present || a.unknown
 	a.mu.Unlock()

@@ -148,7 +148,7 @@ func (cs *claims) held(c *claim, l *lease, mod int64, token uint64, ttl time.Dur
 	if c.over {
 		return false
 	}
-	if mod > c.mod || l != nil && mod == c.mod { // else it is an older word of what is known already
+	if mod > c.mod || l != nil && (mod == c.mod || c.lease == nil) { // else it is an older word of what is known already
 		c.lease = l
 	}
 	if mod >= c.mod || c.token == 0 {

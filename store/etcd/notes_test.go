@@ -78,6 +78,19 @@ func TestLateAnswerLeavesTheLease(t *testing.T) {
 	})
 }
 
+// After a restart without data revisions are lower than that of a place from before it.
+func TestLeaseAfterALossOfData(t *testing.T) {
+	inVitro(t, func(t *testing.T, s *Store) {
+		c, l := note(s, "1"), &lease{id: 1}
+		s.claims.waits(c, 5000)
+		s.claims.waits(c, 12)
+		s.claims.held(c, l, 20, 30, time.Hour)
+		if noted, _, _, _ := s.claims.known(c); noted != l {
+			t.Errorf("the hold is noted on lease %v", noted)
+		}
+	})
+}
+
 // One long hold does not keep note of those that came and went behind it.
 func TestForgottenIsNotLookedAt(t *testing.T) {
 	inVitro(t, func(t *testing.T, s *Store) {

@@ -84,8 +84,10 @@ var (
 // defaults. An error says which option is invalid. New sends nothing; see
 // [Store.Check] for what it might find.
 //
-// Nothing is assumed of the client's options, but two: cluster, sentinel, RESP2,
-// retries and several connections per node all work. ConnLifetime must be 0, because
+// Nothing is assumed of the client's options, but three: cluster, sentinel, RESP2,
+// retries and several connections per node all work. With MinReplicas AlwaysPipelining
+// must be false, because rueidis panics when a server begins to be busy, or to refuse
+// writes, in the moment in which a pipelined connection is given back. ConnLifetime must be 0, because
 // rueidis repeats a call whose connection's life ended, and a copy that arrives late
 // may be granted to nobody. BlockingPoolSize must leave room beside what else the
 // client does: of each node, the store keeps one connection for wake-ups and, with
