@@ -291,6 +291,10 @@ type Grant struct {
 	// unless renewed, a little more for each place further back, so that
 	// waiters do not ask all at once. It is positive.
 	Retry time.Duration
+
+	// HeldBy is the label of one hold that is in the way of a request that is not
+	// held, or "" if the store does not know it without a further call.
+	HeldBy string
 }
 
 // Event is a wake-up. With an ID and a Token: that request was granted, with
