@@ -16,288 +16,286 @@ import (
 type ask struct {
 	s     *Store
 	req   store.Request
-	dir   string
-	key   string
+	keys  idKeys
 	began time.Time
-	claim *claim
-	fresh bool   // the handle had no note of the id before
+	r     *record
+	fresh bool   // the handle had no record of the id before
+	since int    // how many answers the record had when the call began
 	lease *lease // for the hold
-	place *lease // for the place, if one was asked for
-	own   *lease // that was granted for this fixed hold, by this call
+	seen  bool   // the call has found a hold or a place of the id, or may have made one
+}
+
+// Acquire implements [store.Store]. On a free name it takes one round trip, as does one
+// that is refused, and a repeated one that waits. The first to wait for a name takes up
+// to three. One more is for a lease, at the first request of a TTL and for each 256th
+// hold. It blocks until answered or ctx ends.
+func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
+	if err := s.ready(ctx); err != nil {
+		return store.Grant{}, err
+	}
+	if req.Tokens > maxTokens {
+		return store.Grant{}, fmt.Errorf("etcd: %w: %d tokens at once, of %d that are possible", store.ErrRefused, req.Tokens, maxTokens)
+	}
+	a := &ask{s: s, req: req, keys: s.keys.keysOf(req.Name, req.Owner, req.ID, req.Mode), began: time.Now()}
+	a.r, a.fresh = s.records.track(req, a.keys)
+	g, err := a.run(ctx)
+	if out := s.outcome(err); errors.Is(out, store.ErrRefused) || errors.Is(out, store.ErrForeignKey) {
+		err = a.undo(ctx, err)
+	}
+	return g, s.outcome(err)
 }
 
 func (a *ask) run(ctx context.Context) (store.Grant, error) {
 	s := a.s
-	if err := a.takeLease(ctx); err != nil {
-		return store.Grant{}, err
-	}
-	a.claim, a.fresh = s.claims.track(a.req, a.dir, a.key)
-	e := newEntry(a.key, a.req)
-	put, otherwise := clientv3.OpPut(a.key, e.asHold(newToken(0)), clientv3.WithLease(a.lease.id)), a.otherwise(e)
-	leaving, over := s.departures.join(a.dir)
-	if leaving != nil {
-		otherwise = leaving.instead(a.dir, put, otherwise)
-	}
-	answer, err := s.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.CreateRevision(a.dir).WithPrefix(), "=", 0)).
-		Then(put).
-		Else(otherwise).
-		Commit()
-	if err != nil {
-		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-			over(false, nil) // so nothing was done
-		} else {
-			over(false, err)
+	k, since := s.records.reads(a.r)
+	a.since = since
+	var v *view
+	var err error
+	if k.state != waiting {
+		if a.lease, err = s.leaseFor(ctx, a.r, holdsFor(a.req.TTL), a.atLeast()); err != nil {
+			if a.fresh {
+				s.records.forget(a.r) // nothing was sent
+			}
+			return store.Grant{}, err
 		}
-		return store.Grant{}, a.failed(err)
+		e := newEntry(a.keys, a.req)
+		var revision int64
+		a.seen = true
+		if revision, v, err = s.try(ctx, a.keys.dir, a.keys.enter(e, a.lease.id, a.otherwise(e))); revision > 0 {
+			return a.held(e.becomes(revision, 0, a.lease.id), revision, 1)
+		}
+	} else if v, err = s.look(ctx, a.keys.dir); err == nil {
+		a.lease, err = s.leaseFor(ctx, a.r, holdsFor(a.req.TTL), 0)
 	}
-	instead := leaving != nil && !answer.Succeeded && answer.Responses[0].GetResponseTxn().Succeeded
-	over(instead, nil)
-	if answer.Succeeded || instead {
-		return a.held(answer.Header.Revision, tokenAt(answer.Header.Revision), 1)
-	}
-	v, err := viewOf(a.dir, answer)
 	there := false
 	for err == nil {
 		var g store.Grant
 		var done bool
-		there = find(v.queue, a.req.ID) != nil || find(v.holds, a.req.ID) != nil
-		if g, v, done, err = a.decide(ctx, v); done {
+		there = there || find(v.queue, a.req.ID) != nil || find(v.holds, a.req.ID) != nil
+		if g, v, done, err = a.step(ctx, v); done {
 			return g, err
 		}
 	}
-	err = a.failed(err)
+	if isLeaseGone(err) { // the error does not say which it was
+		s.leases.drop(a.lease)
+		s.leases.drop(s.records.room(a.r, placesFor(a.req.WaitTTL)))
+	}
 	if there && errors.Is(s.outcome(err), store.ErrRefused) {
-		err = fmt.Errorf("refused amid the call: %v", err) // which has changed something by then
+		err = fmt.Errorf("refused after the call had changed something: %v", err)
 	}
 	return store.Grant{}, err
 }
 
-// undo sees to it that an ask which ends with a refusal has left nothing: not a place
-// that it took before it came upon what is foreign, and not what etcd has written and
-// says that it has no space for. What the id had before is its caller's to release.
+// atLeast is how long the lease of a new hold has to live.
+func (a *ask) atLeast() time.Duration {
+	if a.req.Fixed { // nothing renews it
+		return a.req.TTL
+	}
+	return a.req.TTL * 2 / 3
+}
+
+// otherwise is what happens if the name is not free: a look, or a place at once where
+// requests of this handle wait or did so lately.
+func (a *ask) otherwise(e *entry) clientv3.Op {
+	s := a.s
+	if !a.req.Queue || !s.watches.has(a.keys.dir) {
+		return a.keys.look()
+	}
+	l := s.records.room(a.r, placesFor(a.req.WaitTTL))
+	if l == nil {
+		if l = s.leases.room(placesFor(a.req.WaitTTL)); l == nil {
+			return a.keys.look()
+		}
+		s.records.setRoom(a.r, l)
+	}
+	// Not where the owner holds: a re-entry or an upgrade never takes a place.
+	return clientv3.OpTxn([]clientv3.Cmp{a.keys.noOwn(kindRead), a.keys.noOwn(kindWrite)},
+		[]clientv3.Op{a.keys.take(e, l.id)}, []clientv3.Op{a.keys.look()})
+}
+
+// undo sees to it that a refused ask has left nothing: not a place that it took before it
+// met a foreign key, and not what etcd has written and says that it has no space
+// for. What the id had before is its caller's to release.
 func (a *ask) undo(ctx context.Context, refusal error) error {
+	s := a.s
 	if !a.fresh {
 		return refusal
 	}
-	a.s.rooms.leave(a.claim)
-	if errors.Is(refusal, rpctypes.ErrNoSpace) || errors.Is(refusal, store.ErrForeignKey) {
-		if there, _, err := a.s.claims.delete(ctx, a.claim); there || err != nil {
-			a.s.claims.endNow(a.claim)
+	s.watches.leave(a.r)
+	if a.seen && (errors.Is(refusal, rpctypes.ErrNoSpace) || errors.Is(refusal, store.ErrForeignKey)) {
+		if err := s.records.endNow(ctx, a.r); err != nil {
 			return fmt.Errorf("%v, and what it may have left is not deleted yet: %v", refusal, err)
 		}
 	}
-	a.s.claims.forget(a.claim)
+	s.records.forget(a.r)
 	return refusal
 }
 
-// otherwise is what happens if the name is not free: a look. A writer who may
-// wait takes a place at once, if there is a lease for it, since most of the time
-// that is what comes of it.
-func (a *ask) otherwise(e *entry) clientv3.Op {
-	get := clientv3.OpGet(a.dir, clientv3.WithPrefix())
-	l := a.s.leases.of(placesFor(a.req)).current()
-	if !a.req.Queue || a.req.Mode != store.Exclusive || l == nil || l.remains(a.began) < a.req.WaitTTL/3 || !a.s.claims.alone(a.claim) {
-		return get
-	}
-	a.place = l
-	return clientv3.OpTxn(a.notThere(), []clientv3.Op{clientv3.OpPut(a.key, e.asWaiter(), clientv3.WithLease(l.id)), get}, []clientv3.Op{get})
-}
-
-// notThere is that the id has neither a key nor a tombstone.
-func (a *ask) notThere() []clientv3.Cmp {
-	return []clientv3.Cmp{
-		clientv3.Compare(clientv3.CreateRevision(a.key), "=", 0),
-		clientv3.Compare(clientv3.CreateRevision(tombstone(a.key)), "=", 0),
-	}
-}
-
-// takeLease finds the lease that the hold will hang on: for a fixed one its own.
-func (a *ask) takeLease(ctx context.Context) (err error) {
-	kind := holdsFor(a.req.TTL)
-	if c := a.s.claims.find(a.req.ID); c != nil && a.req.Fixed {
-		if a.lease, _, _, _ = a.s.claims.known(c); a.lease != nil {
-			return nil
-		}
-	}
-	if a.req.Fixed {
-		if a.own, err = a.s.grantLease(ctx, kind.seconds); err != nil {
-			return err
-		}
-		a.own.own = true
-		a.lease = a.own
-		return nil
-	}
-	a.lease, err = a.s.leases.get(ctx, kind, a.req.TTL*2/3)
-	return err
-}
-
-// failed sees to a lease that has died unexpectedly. The error does not say
-// which it was.
-func (a *ask) failed(err error) error {
-	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-		a.s.leases.of(holdsFor(a.req.TTL)).drop(a.lease)
-		a.s.leases.of(placesFor(a.req)).drop(a.place)
-	}
-	return err
-}
-
-// decide takes one step on what v says: done with an answer, or the next view.
-func (a *ask) decide(ctx context.Context, v *view) (g store.Grant, next *view, done bool, err error) {
-	s, id := a.s, a.req.ID
+// step decides on what v says: done with an answer, or the next view.
+func (a *ask) step(ctx context.Context, v *view) (g store.Grant, next *view, done bool, err error) {
+	s, id, tag := a.s, a.req.ID, a.keys.tag
 	if v.buried[id] {
-		s.rooms.leave(a.claim)
-		s.claims.forget(a.claim)
+		a.forget()
 		return g, nil, true, store.ErrLost
 	}
-	// Rule 1: the id is a hold.
-	if h := find(v.holds, id); h != nil {
-		if next, err = a.extend(ctx, h); err != nil || next != nil {
+	e := newEntry(a.keys, a.req)
+	h, d, v, err := s.advance(ctx, v, e, a.lease.id)
+	switch {
+	case err != nil:
+		return g, nil, false, err
+	case h != nil:
+		if h.mod > v.rev { // granted just now
+			err = s.renewLease(ctx, a.lease, a.atLeast())
+		} else {
+			next, err = a.extend(ctx, h)
+		}
+		if err != nil || next != nil {
 			return g, next, false, err
 		}
-		g, err = a.held(h.mod, h.token, v.count(h.owner))
+		g, err = a.held(h, max(v.rev, h.mod), v.count(tag))
 		return g, nil, true, err
-	}
-	if next, err = s.settle(ctx, a.dir, v); err != nil || next != v {
-		return g, next, false, err
+	case v.buried[id]:
+		return g, v, false, nil
 	}
 	w := find(v.queue, id)
-	e := w
-	if e == nil {
-		e = newEntry(a.key, a.req)
-	}
-	d := v.verdict(e)
 	switch {
-	case d.granted: // rules 2 and 3
-		token := newToken(0)
-		if !d.fresh {
-			token = fixedToken(d.on.token)
-		}
-		next, _, err := s.commit(ctx, a.dir, v, []promotion{{waiter: e, on: d.on, token: token}}, a.lease.id)
-		return g, next, false, err // where it is found as a hold, if it is one now
 	case d.upgrade:
 		if w != nil {
 			if next, err := a.giveUp(ctx, w); err != nil || next != nil {
 				return g, next, false, err
 			}
 		}
-		s.rooms.leave(a.claim)
-		s.claims.forget(a.claim)
-		return g, nil, true, store.ErrUpgrade
+		a.forget()
+		return store.Grant{HeldBy: v.heldBy(tag)}, nil, true, store.ErrUpgrade
 	case !a.req.Queue:
 		if w == nil {
-			s.rooms.leave(a.claim)
-			s.claims.forget(a.claim)
+			a.forget()
 		}
-		return store.Grant{Retry: v.retry(e.owner, v.position(id))}, nil, true, store.ErrHeld
+		return store.Grant{Retry: v.retry(tag, v.position(id)), HeldBy: v.heldBy(tag)}, nil, true, store.ErrHeld
 	case w == nil:
-		next, err := a.enqueue(ctx, e)
+		l, err := a.placeLease(ctx)
+		if err != nil {
+			return g, nil, false, err
+		}
+		_, next, err := s.try(ctx, a.keys.dir, a.keys.take(e, l.id))
 		return g, next, false, err
 	}
 	return a.wait(ctx, v, w)
+}
+
+// forget ends the record of an id that has no key.
+func (a *ask) forget() {
+	a.s.watches.leave(a.r)
+	a.s.records.forget(a.r)
 }
 
 // extend hangs a hold that is there already on the lease for its TTL, unless it
 // hangs on one that lives longer.
 func (a *ask) extend(ctx context.Context, h *entry) (*view, error) {
 	s := a.s
-	if l, _, _, _ := s.claims.known(a.claim); l != nil && l.id == h.lease && l.seconds >= a.lease.seconds {
+	if h.lease == a.lease.id {
+		return nil, s.renewLease(ctx, a.lease, a.req.TTL)
+	}
+	if l := s.leases.have(h.lease); l != nil && l.kind.seconds >= a.lease.kind.seconds {
 		a.lease = l
-		return nil, s.keepAlive(ctx, l)
+		return nil, s.renewLease(ctx, l, a.req.TTL)
 	}
-	if h.lease != a.lease.id {
-		answer, err := s.client.TimeToLive(ctx, h.lease)
-		if err != nil {
-			return nil, err
-		}
-		if time.Duration(answer.TTL)*time.Second > a.req.TTL {
-			a.lease = &lease{id: h.lease, seconds: answer.GrantedTTL, until: a.began.Add(time.Duration(answer.TTL) * time.Second)}
-			return nil, nil
-		}
-	}
-	return s.rehang(ctx, a.dir, h, a.lease)
-}
-
-// enqueue takes a place, and returns what there is after that.
-func (a *ask) enqueue(ctx context.Context, e *entry) (*view, error) {
-	l, err := a.placeLease(ctx)
+	answer, err := s.client.TimeToLive(ctx, h.lease)
 	if err != nil {
 		return nil, err
 	}
-	get := clientv3.OpGet(a.dir, clientv3.WithPrefix())
-	answer, err := a.s.client.Txn(ctx).
-		If(a.notThere()...).
-		Then(clientv3.OpPut(a.key, e.asWaiter(), clientv3.WithLease(l.id)), get).
-		Else(get).
-		Commit()
-	if err != nil {
-		return nil, err
+	if left := time.Duration(answer.TTL) * time.Second; left > a.req.TTL {
+		a.lease = &lease{id: h.lease, foreign: true, until: a.began.Add(left)}
+		return nil, nil
 	}
-	return viewOf(a.dir, answer)
+	return s.rehang(ctx, h, a.lease.id)
 }
 
 // giveUp deletes a place. If it is not what it was, there may be a hold by now, and the
-// view of that is returned.
+// next view is returned.
 func (a *ask) giveUp(ctx context.Context, w *entry) (*view, error) {
-	answer, err := a.s.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.ModRevision(a.key), "=", w.mod)).
-		Then(clientv3.OpDelete(a.key)).
-		Else(clientv3.OpGet(a.dir, clientv3.WithPrefix())).
-		Commit()
-	if err != nil || answer.Succeeded {
-		return nil, err
-	}
-	return viewOf(a.dir, answer)
+	_, next, err := a.s.try(ctx, a.keys.dir, clientv3.OpTxn([]clientv3.Cmp{still(w.key, w.create)},
+		[]clientv3.Op{clientv3.OpDelete(w.key)}, []clientv3.Op{a.keys.look()}))
+	return next, err
+}
+
+// placeLease is a lease for the place that lives for WaitTTL after this call began.
+func (a *ask) placeLease(ctx context.Context) (*lease, error) {
+	return a.s.leaseFor(ctx, a.r, placesFor(a.req.WaitTTL), time.Until(a.began.Add(a.req.WaitTTL)))
 }
 
 // wait keeps a place whose way is not free.
 func (a *ask) wait(ctx context.Context, v *view, w *entry) (store.Grant, *view, bool, error) {
-	if !a.s.claims.waits(a.claim, w.mod) {
-		// Its time was up before this answer came, and its key is being deleted,
-		// unless it is written anew before.
-		a.s.claims.forget(a.claim)
-		a.claim, _ = a.s.claims.track(a.req, a.dir, a.key)
-		w.lease = clientv3.NoLease
-	}
-	a.s.rooms.enter(a.claim)
-	if a.s.claims.find(a.req.ID) != a.claim {
-		a.s.rooms.leave(a.claim) // it was released meanwhile
-	}
+	s := a.s
 	l, err := a.placeLease(ctx)
 	if err != nil {
 		return store.Grant{}, nil, false, err
 	}
-	next, err := a.s.rehang(ctx, a.dir, w, l)
-	if err != nil || next != nil {
-		return store.Grant{}, next, false, err
+	noted := s.records.notePlace(a.r, a.since, w, v.rev)
+	if !noted {
+		// The time of the place was up before this answer came. If its key is written
+		// again, it is not the one that is being deleted.
+		a.r, _ = s.records.renew(a.r)
+		if l, err = a.placeLease(ctx); err != nil {
+			return store.Grant{}, nil, false, err
+		}
 	}
-	a.s.claims.waits(a.claim, w.mod)
+	if !noted || w.lease != l.id {
+		if next, err := s.rehang(ctx, w, l.id); err != nil || next != nil {
+			return store.Grant{}, next, false, err
+		}
+		s.records.notePlace(a.r, a.since, w, v.rev)
+	}
+	s.watches.enter(a.r, w, v)
 	position := v.position(w.id)
 	return store.Grant{
-		Token: tokenAt(v.rev) | (maxTokens - 1), Position: position, Retry: v.retry(w.owner, position),
+		Token: tokenAt(v.rev) | (maxTokens - 1), Position: position,
+		Retry: v.retry(a.keys.tag, position), HeldBy: v.heldBy(a.keys.tag),
 	}, nil, true, nil
 }
 
-// placeLease is one that lives for WaitTTL after this ask began.
-func (a *ask) placeLease(ctx context.Context) (l *lease, err error) {
-	a.place, err = a.s.leases.get(ctx, placesFor(a.req), time.Until(a.began.Add(a.req.WaitTTL)))
-	return a.place, err
-}
-
-func (a *ask) held(mod int64, token uint64, holds int) (store.Grant, error) {
+// held answers with a hold that was there at a revision.
+func (a *ask) held(h *entry, revision int64, holds int) (store.Grant, error) {
 	s := a.s
-	s.rooms.leave(a.claim)
-	if !s.claims.held(a.claim, a.lease, mod, token, a.req.TTL) {
-		// What there is may be deleted yet. Who asks again when it is known has it; until
-		// then there is a note of it, so that it ends if nobody does.
-		c, fresh := s.claims.track(a.req, a.dir, a.key)
+	l := a.lease
+	if l.foreign {
+		l = nil
+	}
+	if !s.records.noteHold(a.r, a.since, h, revision, l, a.req.TTL) {
+		s.watches.leave(a.r)
+		// The time of the id was up before this answer came. A new record ends the hold
+		// if nobody asks again.
+		var fresh bool
+		if a.r, fresh = s.records.renew(a.r); fresh && l != nil {
+			s.records.noteHold(a.r, 0, h, revision, l, a.req.TTL)
+		}
 		if time.Since(a.began) >= a.req.TTL { // with this answer the hold itself is over
-			if fresh || c == a.claim { // else it is that of another ask
-				s.claims.endNow(c)
+			if fresh { // else it is that of another call
+				s.records.expire(a.r)
 			}
 			return store.Grant{}, store.ErrLost
 		}
 		return store.Grant{}, errors.New("the time of its place was up before this answer came")
 	}
-	return store.Grant{Held: true, Token: token, TTL: min(a.req.TTL, a.lease.remains(a.began)), Holds: holds}, nil
+	s.watches.granted(a.r, h.create)
+	return store.Grant{Held: true, Token: h.token, TTL: min(a.req.TTL, a.lease.remains(a.began)), Holds: holds}, nil
+}
+
+// rehang puts a hold or a place on another lease. It returns the next view if the key is
+// not as it was read.
+func (s *Store) rehang(ctx context.Context, e *entry, lease clientv3.LeaseID) (*view, error) {
+	if err := e.decode(); err != nil {
+		return nil, err
+	}
+	text := e.asWaiter()
+	if e.held {
+		text = e.asHold(e.token)
+	}
+	revision, next, err := s.try(ctx, e.keys.dir, clientv3.OpTxn(
+		[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(e.key), "=", e.mod)},
+		[]clientv3.Op{clientv3.OpPut(e.key, text, clientv3.WithLease(lease))}, []clientv3.Op{e.keys.look()}))
+	if revision > 0 {
+		e.mod, e.lease = revision, lease
+	}
+	return next, err
 }

@@ -45,7 +45,7 @@ func (s *Store) Close() error {
 		s.stop()
 		s.sinks.Close()
 		s.tasks.wait()
-		if s.mortal {
+		if s.ownWatcher {
 			s.watcher.Close()
 		}
 		s.leases.revokeUnused()
@@ -56,32 +56,21 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// revokeUnused ends the shared leases that no claim may hang on.
+// revokeUnused ends the leases that no record may hang on.
 func (ls *leases) revokeUnused() {
-	used := ls.s.claims.kinds()
 	ctx, cancel := context.WithTimeout(context.Background(), farewell)
 	defer cancel()
 	var wg sync.WaitGroup
 	ls.mu.Lock()
-	for kind, sh := range ls.m {
-		if l := sh.current(); l != nil && !used[kind] {
-			wg.Go(func() { ls.s.client.Revoke(ctx, l.id) })
+	for _, sh := range ls.m {
+		for _, l := range sh.all {
+			if l.keys == 0 && !l.dead() {
+				wg.Go(func() { ls.s.client.Revoke(ctx, l.id) })
+			}
 		}
 	}
 	ls.mu.Unlock()
 	wg.Wait()
-}
-
-// kinds are the leases that claims may hang on.
-func (cs *claims) kinds() map[leaseKind]bool {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	used := make(map[leaseKind]bool)
-	for _, c := range cs.m {
-		used[holdsFor(c.req.TTL)] = true
-		used[placesFor(c.req)] = true
-	}
-	return used
 }
 
 // sleep waits, and reports whether ctx is still on.

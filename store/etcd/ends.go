@@ -5,144 +5,167 @@ import (
 	"errors"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/dlock-go/dlock/store"
 )
 
-// The pauses between tries to delete a key whose time is up. They grow where the
-// server refuses to.
 const (
+	// sweepEvery is how often the handle looks for records whose time is up.
+	sweepEvery = 500 * time.Millisecond
+	// The pauses between tries to delete a key. They grow where the server refuses to.
 	firstDelete = 200 * time.Millisecond
 	lastDelete  = 10 * time.Second
+	// maxEnders is how many goroutines delete keys. In an outage of a TTL the time of all
+	// that the handle has is up.
+	maxEnders = 16
 )
 
-// maxEnders is how many keys are deleted at once. In an outage of a TTL the time of all
-// that the handle has is up.
-const maxEnders = 16
-
-// begin has a claim end. Callers have mu.
-func (cs *claims) begin(c *claim) {
-	c.at, c.over = time.Time{}, true
-	cs.ending = append(cs.ending, c)
-	if cs.enders < maxEnders && cs.s.tasks.Go(cs.endSome) {
-		cs.enders++
+// sweep ends records at their deadlines until there are none, or the handle is closed;
+// the leases do the rest.
+func (rs *records) sweep() {
+	for sleep(rs.s.ctx, sweepEvery) {
+		if !rs.pass() {
+			return
+		}
 	}
 }
 
-// endNow has a claim end before its time.
-func (cs *claims) endNow(c *claim) {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	if !c.over && cs.m[c.req.ID] == c {
-		cs.begin(c)
+// pass begins to end the records whose time is up, and reports whether there are any left.
+func (rs *records) pass() bool {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	now := time.Now()
+	for _, r := range rs.m {
+		if now.Before(r.deadline) || r.ending && now.Before(r.retry) {
+			continue
+		}
+		r.ending, r.retry = true, now.Add(lastDelete+callTimeout) // unless it fails before
+		rs.toEnd = append(rs.toEnd, r)
+		if rs.enders < maxEnders && rs.s.tasks.Go(rs.endSome) {
+			rs.enders++
+		}
+	}
+	rs.on = len(rs.m) > 0
+	return rs.on
+}
+
+// expire makes a record's time be up.
+func (rs *records) expire(r *record) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	r.deadline = time.Time{}
+}
+
+// endSome ends records until there are none to end, or the handle is closed.
+func (rs *records) endSome() {
+	for r := rs.nextToEnd(); r != nil; r = rs.nextToEnd() {
+		ctx, cancel := context.WithTimeout(rs.s.ctx, callTimeout)
+		err := rs.end(ctx, r)
+		cancel()
+		if err != nil {
+			rs.endLater(r, err)
+		}
 	}
 }
 
-// endSome ends claims until there are none to end, or the handle is closed.
-func (cs *claims) endSome() {
-	for c := cs.nextToEnd(); c != nil; c = cs.nextToEnd() {
-		cs.end(c)
-	}
-}
-
-func (cs *claims) nextToEnd() (c *claim) {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	if len(cs.ending) == 0 || cs.s.ctx.Err() != nil {
-		cs.enders--
+func (rs *records) nextToEnd() (r *record) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if len(rs.toEnd) == 0 || rs.s.ctx.Err() != nil {
+		rs.enders--
 		return nil
 	}
-	c, cs.ending[0] = cs.ending[0], nil
-	cs.ending = cs.ending[1:]
-	return c
+	r, rs.toEnd[0] = rs.toEnd[0], nil
+	rs.toEnd = rs.toEnd[1:]
+	return r
 }
 
-// end deletes the key of a claim whose time is up, unless the claim goes on. A hold that
-// another handle has put on a lease of its own is that one's.
-func (cs *claims) end(c *claim) {
-	for {
-		cs.s.rooms.leave(c)
-		ctx, cancel := context.WithTimeout(cs.s.ctx, callTimeout)
-		there, mod, err := cs.delete(ctx, c)
-		cancel()
-		switch {
-		case err != nil:
-			cs.endLater(c, err)
-			return
-		case !there:
-			cs.forget(c)
-			cs.s.rooms.leave(c) // again, for an answer that came late may have had it enter anew
-			return
-		case cs.goesOn(c, mod):
-			return
-		}
+// endNow ends a record before its time. If that fails it is tried again.
+func (rs *records) endNow(ctx context.Context, r *record) error {
+	rs.mu.Lock()
+	r.ending, r.retry = true, time.Now().Add(lastDelete+callTimeout)
+	r.deadline = time.Time{}
+	rs.mu.Unlock()
+	err := rs.end(ctx, r)
+	if err != nil {
+		rs.endLater(r, err)
 	}
+	return err
 }
 
-// endLater has the end of a claim tried again. What the server refuses is a matter of
-// that claim alone; with any other error the others would fare no better now.
-func (cs *claims) endLater(c *claim, err error) {
-	refused := errors.Is(cs.s.outcome(err), store.ErrRefused)
-	cs.mu.Lock()
-	c.pause = max(c.pause, firstDelete)
-	if cs.m[c.req.ID] == c {
-		c.deadline = time.Now().Add(c.pause)
-		cs.schedule(c)
-	}
+// endLater has the end of a record tried again. What the server refuses is a matter of
+// that record alone; with any other error the others would fare no better now.
+func (rs *records) endLater(r *record, err error) {
+	refused := errors.Is(rs.s.outcome(err), store.ErrRefused)
+	rs.mu.Lock()
+	r.pause = max(r.pause, firstDelete)
+	r.retry = time.Now().Add(r.pause)
 	if refused {
-		c.pause = min(2*c.pause, lastDelete)
+		r.pause = min(2*r.pause, lastDelete)
 	}
-	cs.mu.Unlock()
+	rs.mu.Unlock()
 	if !refused {
-		sleep(cs.s.ctx, firstDelete)
+		sleep(rs.s.ctx, firstDelete)
 	}
 }
 
-// delete deletes the key of a claim as this handle knows it or, if it knows none, as it
-// is. Another by then is there at mod, if it is this handle's; a late request finds it
-// to be another too.
-func (cs *claims) delete(ctx context.Context, c *claim) (there bool, mod int64, err error) {
-	if _, mod, _, _ = cs.known(c); mod == 0 {
-		answer, err := cs.s.client.Get(ctx, c.key)
-		if err != nil || len(answer.Kvs) == 0 {
-			return false, 0, err
+// end deletes the keys of a record whose time is up, as far as they hang on this handle's
+// leases: another handle that renews a hold has put it on one of its own. A place that
+// has become a hold meanwhile, by another handle, is a hold for WaitTTL from now on.
+func (rs *records) end(ctx context.Context, r *record) error {
+	rs.s.watches.leave(r)
+	for rs.is(r) {
+		kv, err := rs.s.keyOf(ctx, r)
+		if err != nil {
+			return err
 		}
-		mod = answer.Kvs[0].ModRevision
+		if kv == nil || rs.s.leases.have(clientv3.LeaseID(kv.Lease)) == nil {
+			rs.forget(r)
+			rs.s.watches.leave(r) // again: an answer that came late may have had it wait
+			return nil
+		}
+		if string(kv.Key) == r.keys.hold && rs.becomesHold(r) {
+			return nil
+		}
+		if !rs.is(r) { // it is the key of another call now
+			return nil
+		}
+		if _, err := rs.s.client.Txn(ctx).
+			If(clientv3.Compare(clientv3.ModRevision(string(kv.Key)), "=", kv.ModRevision)).
+			Then(clientv3.OpDelete(string(kv.Key))).
+			Commit(); err != nil {
+			return err
+		}
 	}
-	if cs.find(c.req.ID) != c {
-		return true, 0, nil // as that of another claim, perhaps in other data
-	}
-	answer, err := cs.s.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.ModRevision(c.key), "<", mod+1)).
-		Then(clientv3.OpDelete(c.key)).
-		Else(clientv3.OpGet(c.key)).
-		Commit()
-	if err != nil || answer.Succeeded {
-		return false, 0, err
-	}
-	for _, kv := range answer.Responses[0].GetResponseRange().Kvs {
-		return cs.s.leases.have(clientv3.LeaseID(kv.Lease), c), kv.ModRevision, nil
-	}
-	return false, 0, nil
+	return nil
 }
 
-// goesOn reports whether a claim that was to end does not, because its key has been
-// written at mod since. The claim of a place goes on: either that has been granted by
-// another handle, or an ask has kept it, and has not been answered. From now on it
-// has WaitTTL. A hold whose time was up has been given up for lost.
-func (cs *claims) goesOn(c *claim, mod int64) bool {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	if cs.m[c.req.ID] != c {
-		return true // as another claim, of an ask that came since
+// keyOf reads the place of a record, or else its hold; nil if there is neither. A place
+// becomes a hold and never the other way, so they are read in this order.
+func (s *Store) keyOf(ctx context.Context, r *record) (*mvccpb.KeyValue, error) {
+	for _, key := range []string{r.keys.place, r.keys.hold} {
+		answer, err := s.client.Get(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		if len(answer.Kvs) > 0 {
+			return answer.Kvs[0], nil
+		}
 	}
-	c.mod = max(c.mod, mod)
-	if c.token != 0 {
+	return nil, nil
+}
+
+// becomesHold has a record go on as that of a hold, if it was that of a place.
+func (rs *records) becomesHold(r *record) bool {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if r.state != waiting {
 		return false
 	}
-	c.over, c.pause = false, 0
-	c.deadline = time.Now().Add(c.req.WaitTTL)
-	cs.schedule(c)
+	r.state, r.lease = unknown, nil
+	r.ending, r.pause, r.retry = false, 0, time.Time{}
+	r.deadline = time.Now().Add(r.req.WaitTTL)
 	return true
 }

@@ -1,6 +1,8 @@
 package etcd
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -12,114 +14,146 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// tokenShift leaves room for a span of tokens at each revision: the token of a
-// hold is the revision of the transaction that made it, shifted.
+// A token is the revision of the transaction that granted, shifted to leave room for
+// the tokens that a request reserves.
 const (
 	tokenShift = 16
 	maxTokens  = 1 << tokenShift
 )
 
-// format begins every value.
-const format = "dlock1"
+// format is the version of keys and values. Version 1 had its keys elsewhere.
+const format = 2
 
-// entry is a hold or a waiter. What is in its value says which, and who.
+// ownRevision stands for the token in the value of a hold whose token follows from the
+// create revision of its key, which is not known before the key is written.
+const ownRevision = "create_revision * 65536"
+
+// entry is a hold or a waiter.
 type entry struct {
-	key    string
+	keys   idKeys
+	key    string // keys.hold or keys.place
 	id     string
-	create int64 // revision of its first write, which for a waiter is its position
-	mod    int64 // revision of its last write
-	lease  clientv3.LeaseID
-
 	held   bool
 	mode   store.Mode
-	owner  string
+	create int64 // revision of the key's first write, which for a waiter is its position
+	mod    int64 // revision of the key's last write
+	lease  clientv3.LeaseID
+	text   []byte // the value; nil once it is decoded
+
+	owner  string // its first six characters
 	token  uint64 // of a hold
-	tokens int    // to reserve when it is granted
+	place  int64  // of a hold that waited: the create revision of its place
+	tokens int    // how many to reserve
 	ttl    time.Duration
 	wait   time.Duration
 	label  string
 }
 
-func newEntry(key string, req store.Request) *entry {
+// value is an entry as its key has it.
+type value struct {
+	Format int    `json:"dlock"`
+	Token  string `json:"token,omitempty"`
+	Place  int64  `json:"place,omitempty"`
+	Owner  string `json:"owner"`
+	Label  string `json:"label,omitempty"`
+	TTL    string `json:"ttl"`
+	Wait   string `json:"wait_ttl"`
+	Tokens int    `json:"tokens"`
+}
+
+func newEntry(k idKeys, req store.Request) *entry {
 	return &entry{
-		key: key, id: req.ID, mode: req.Mode, owner: req.Owner, tokens: req.Tokens,
+		keys: k, key: k.place, id: req.ID, mode: req.Mode, owner: store.Short(req.Owner), tokens: req.Tokens,
 		ttl: req.TTL, wait: req.WaitTTL, label: req.Label,
 	}
 }
 
 // request is what an entry was asked for by, as far as it says so.
-func (e *entry) request(ref store.Ref) store.Request {
+func (e *entry) request(name, owner string) store.Request {
 	return store.Request{
-		Name: ref.Name, Owner: e.owner, ID: e.id, Mode: e.mode, TTL: ref.TTL, WaitTTL: e.wait,
-		Tokens: e.tokens, Label: e.label,
+		Name: name, Owner: owner, ID: e.id, Mode: e.mode, TTL: e.ttl, WaitTTL: e.wait, Tokens: e.tokens, Label: e.label,
 	}
 }
 
-// fixedToken and newToken say which token a hold gets: a number, or, with an at sign, an
-// offset to that of the transaction that writes it, which is not known before.
-func fixedToken(token uint64) string    { return strconv.FormatUint(token, 10) }
-func newToken(offset int) string        { return "@" + strconv.Itoa(offset) }
-func (e *entry) asHold(t string) string { return e.value("h", t) }
-func (e *entry) asWaiter() string       { return e.value("w", "0") }
+func (e *entry) asWaiter() string { return e.encode("") }
 
-func (e *entry) value(state, token string) string {
-	mode := "x"
-	if e.mode == store.Shared {
-		mode = "s"
+// asHold is the value of a hold with this token; 0 means that of the transaction.
+func (e *entry) asHold(token uint64) string {
+	if token == 0 {
+		return e.encode(ownRevision)
 	}
-	return strings.Join([]string{
-		format, state, mode, e.owner, token, strconv.Itoa(e.tokens),
-		strconv.FormatInt(int64(e.ttl), 10), strconv.FormatInt(int64(e.wait), 10), e.label,
-	}, " ")
+	return e.encode(strconv.FormatUint(token, 10))
 }
 
-// parseEntry reads a key and its value. An error matches ErrForeignKey.
+func (e *entry) encode(token string) string {
+	v := value{Format: format, Token: token, Owner: e.owner, Label: e.label, TTL: e.ttl.String(), Wait: e.wait.String(), Tokens: e.tokens}
+	switch {
+	case token != "" && !e.held:
+		v.Place = e.create
+	case token != "":
+		v.Place = e.place
+	}
+	var b bytes.Buffer
+	out := json.NewEncoder(&b)
+	out.SetEscapeHTML(false)
+	out.Encode(v) // cannot fail: there are only strings and numbers
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// parseEntry reads a key, and the value of a hold. A waiter's value is decoded when it is
+// needed, since a queue may be long. An error matches ErrForeignKey.
 func parseEntry(dir string, kv *mvccpb.KeyValue) (*entry, error) {
+	key := string(kv.Key)
+	kind, tag, id, ok := split(dir, key)
+	if !ok || !bytes.HasPrefix(kv.Value, valueBegins) {
+		return nil, foreign(dir)
+	}
 	e := &entry{
-		key: string(kv.Key), create: kv.CreateRevision, mod: kv.ModRevision, lease: clientv3.LeaseID(kv.Lease),
+		key: key, id: id, held: kind == kindRead || kind == kindWrite,
+		create: kv.CreateRevision, mod: kv.ModRevision, lease: clientv3.LeaseID(kv.Lease), text: kv.Value,
 	}
-	e.id = strings.TrimPrefix(e.key, dir)
-	f := strings.SplitN(string(kv.Value), " ", 9)
-	if len(f) != 9 || f[0] != format || len(e.id) != 32 {
-		return nil, foreign(e.key)
-	}
-	var err error
-	number := func(text string) int64 {
-		n, wrong := strconv.ParseInt(text, 10, 64)
-		if wrong != nil || n < 0 {
-			err = foreign(e.key)
-		}
-		return n
-	}
-	e.held = f[1] == "h"
-	if f[2] == "s" {
+	if kind == kindRead || kind == kindReadWaiter {
 		e.mode = store.Shared
 	}
-	e.owner, e.label = f[3], f[8]
-	if offset, ok := strings.CutPrefix(f[4], "@"); ok {
-		e.token = tokenAt(e.mod) + uint64(number(offset))
-	} else {
-		e.token = uint64(number(f[4]))
+	e.keys = keysIn(dir, tag, id, e.mode)
+	if e.held {
+		return e, e.decode()
 	}
-	e.tokens = int(number(f[5]))
-	e.ttl, e.wait = time.Duration(number(f[6])), time.Duration(number(f[7]))
-	if f[1] != "h" && f[1] != "w" || f[2] != "x" && f[2] != "s" || e.owner == "" {
-		err = foreign(e.key)
+	return e, nil
+}
+
+var valueBegins = fmt.Appendf(nil, `{"dlock":%d,`, format)
+
+// decode reads the value, once. An error matches ErrForeignKey.
+func (e *entry) decode() error {
+	if e.text == nil {
+		return nil
 	}
-	return e, err
+	var v value
+	err := json.Unmarshal(e.text, &v)
+	if err == nil {
+		e.ttl, err = time.ParseDuration(v.TTL)
+	}
+	if err == nil {
+		e.wait, err = time.ParseDuration(v.Wait)
+	}
+	switch {
+	case !e.held || err != nil:
+	case v.Token == ownRevision:
+		e.token = tokenAt(e.create)
+	default:
+		e.token, err = strconv.ParseUint(v.Token, 10, 64)
+	}
+	if err != nil {
+		return foreign(e.keys.dir)
+	}
+	e.text, e.owner, e.label, e.tokens, e.place = nil, v.Owner, v.Label, v.Tokens, v.Place
+	return nil
 }
 
 func tokenAt(revision int64) uint64 { return uint64(revision) << tokenShift }
 
-// foreign names the key up to the id, which is not to be shown.
-func foreign(key string) error {
-	dir, _, _ := cutLast(key, "/")
+// foreign names the lock and no id, which is not to be shown.
+func foreign(dir string) error {
 	return fmt.Errorf("etcd: %w: under %q", store.ErrForeignKey, dir)
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return s, "", false
 }

@@ -15,7 +15,7 @@ import (
 // a new one by itself.
 var refusals = []error{
 	rpctypes.ErrPermissionDenied, rpctypes.ErrAuthFailed, rpctypes.ErrUserEmpty, rpctypes.ErrUserNotFound,
-	rpctypes.ErrNoSpace, rpctypes.ErrRequestTooLarge,
+	rpctypes.ErrNoSpace, rpctypes.ErrRequestTooLarge, rpctypes.ErrTooManyOps,
 }
 
 // outcome turns what the client returned into what the contract says: a
@@ -26,7 +26,7 @@ func (s *Store) outcome(err error) error {
 		return nil
 	case s.ctx.Err() != nil:
 		return store.ErrClosed
-	case errors.Is(err, store.ErrForeignKey), errors.Is(err, store.ErrRefused):
+	case isSentinel(err):
 		return err
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
@@ -38,3 +38,14 @@ func (s *Store) outcome(err error) error {
 	}
 	return fmt.Errorf("etcd: %w", err)
 }
+
+func isSentinel(err error) bool {
+	for _, sentinel := range []error{store.ErrHeld, store.ErrUpgrade, store.ErrLost, store.ErrForeignKey, store.ErrRefused} {
+		if errors.Is(err, sentinel) {
+			return true
+		}
+	}
+	return false
+}
+
+func isLeaseGone(err error) bool { return errors.Is(err, rpctypes.ErrLeaseNotFound) }

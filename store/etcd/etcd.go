@@ -1,14 +1,14 @@
-// Package etcd is a dlock store on etcd, by its client of version 3.6.16 or
-// newer. Each hold and each waiter is a key of its own, and the model of package
-// store is decided by the clients (view.go): each decision is a transaction
-// that compares what it was made on.
+// Package etcd is a dlock store on etcd, by its client of version 3.6.16 or newer. Each
+// hold and each waiter is a key of its own, whose name says which of the two it is and in
+// which mode. The model of package store is decided by transactions that compare which keys
+// are there; each waiter is granted by its own handle.
 //
-// Keys hang on leases of whole seconds that the holds of a handle share, so that
+// Keys hang on leases of whole seconds that up to 256 holds of a handle share, so that
 // renewing them costs one request, and one for each 128 to see whether they are there.
 //
 // A token is a revision, shifted. A cluster that restarts without its data begins
 // at revision 1 again, so tokens do, too: then a resource that has seen greater
-// ones refuses the new holders until somebody resets it. A holder is told of
+// ones refuses the new holders until an operator resets it. A holder hears of
 // such a loss by its next renewal.
 package etcd
 
@@ -50,14 +50,12 @@ type Store struct {
 	keys   layout
 	minTTL time.Duration
 
-	watcher clientv3.Watcher
-	mortal  bool // its watches end with their connection
+	watcher    clientv3.Watcher
+	ownWatcher bool // its watches end with their connection
 
-	leases leases
-	claims claims
-	rooms  rooms
-
-	departures departures
+	leases  leases
+	records records
+	watches watches
 
 	sinks *sinks.Sinks
 
@@ -105,11 +103,11 @@ func newStore(ctx context.Context, c *clientv3.Client, opts *Options) (*Store, e
 	}
 	s := &Store{client: c, keys: layout{o.Prefix}, minTTL: minTTL, sinks: sinks.New()}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.watcher, s.mortal = watcherOf(c)
-	s.leases = leases{s: s, m: make(map[leaseKind]*shared)}
-	s.claims = claims{s: s, m: make(map[string]*claim), of: make(map[party]int), wake: make(chan struct{}, 1)}
-	s.rooms = rooms{s: s, m: make(map[string]*room)}
-	s.departures = departures{m: make(map[string]*departure)}
+	s.watcher, s.ownWatcher = watcherOf(c)
+	s.leases = leases{s: s, m: make(map[leaseKind]*shards)}
+	s.records = records{s: s, m: make(map[string]*record)}
+	s.watches = watches{s: s, m: make(map[string]*nameWatch)}
+	s.tasks.Go(s.findOrphans)
 	s.tasks.Go(func() { s.sinks.Deliver(s.ctx) })
 	return s, nil
 }
@@ -133,32 +131,6 @@ func (s *Store) ready(ctx context.Context) error {
 		return store.ErrClosed
 	}
 	return ctx.Err()
-}
-
-// Acquire implements [store.Store]. On a free name it takes one round trip, as does one
-// that is refused and mostly a writer's that waits; else waiting takes up to two more.
-// One more is for a lease, at the first request of a TTL. It blocks until answered or
-// ctx ends.
-func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
-	if err := s.ready(ctx); err != nil {
-		return store.Grant{}, err
-	}
-	if req.Tokens > maxTokens {
-		return store.Grant{}, fmt.Errorf("etcd: %w: %d tokens at once, of %d that are possible", store.ErrRefused, req.Tokens, maxTokens)
-	}
-	a := &ask{s: s, req: req, dir: s.keys.dir(req.Name), began: time.Now()}
-	a.key = a.dir + req.ID
-	g, err := a.run(ctx)
-	if out := s.outcome(err); a.claim != nil && (errors.Is(out, store.ErrRefused) || errors.Is(out, store.ErrForeignKey)) {
-		err = a.undo(ctx, err)
-	}
-	if a.own != nil && (!g.Held || a.lease != a.own) {
-		s.revoke(a.own)
-	}
-	if err != nil && !errors.Is(err, store.ErrHeld) && !errors.Is(err, store.ErrUpgrade) && !errors.Is(err, store.ErrLost) {
-		return g, s.outcome(err)
-	}
-	return g, err
 }
 
 // MinTTL implements [store.Store]: the server's shortest lease, in whole

@@ -28,7 +28,7 @@ func suite(c *etcdtest.Cluster) conformance.Suite {
 		New:  func(t testing.TB) store.Store { return open(t, c.URL()) },
 		Peer: func(t testing.TB, _ store.Store) store.Store { return open(t, c.URL()) },
 		Plant: func(t testing.TB, _ store.Store, name string) {
-			if _, err := c.Client(t).Put(t.Context(), etcd.Key(name, "not an id"), "not a lock"); err != nil {
+			if _, err := c.Client(t).Put(t.Context(), etcd.DirOf(name)+"not an id", "not a lock"); err != nil {
 				t.Fatal(err)
 			}
 		},

@@ -8,51 +8,71 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// Sees reports whether the watch of a name has told this handle of an id.
+// Sees reports whether this handle's watch of a name is open, and what an id waits for is
+// known if it waits here.
 func (s *Store) Sees(name, id string) bool {
-	s.rooms.mu.Lock()
-	defer s.rooms.mu.Unlock()
-	r := s.rooms.m[s.keys.dir(name)]
-	return r != nil && r.view != nil && r.view.kvs[s.keys.entry(name, id)] != nil
+	s.watches.mu.Lock()
+	defer s.watches.mu.Unlock()
+	n := s.watches.m[s.keys.dir(name)]
+	if n == nil || n.told == 0 {
+		return false
+	}
+	w := n.waiting[id]
+	return w == nil || !w.busy
 }
 
-// Claims is of how many ids the handle keeps note, and at how many moments it will
-// look at them.
-func (s *Store) Claims() (ids, looks int) {
-	s.claims.mu.Lock()
-	defer s.claims.mu.Unlock()
-	return len(s.claims.m), len(s.claims.due)
+// Told is the last revision that the watch of a name has told of, 0 if it is not open.
+func (s *Store) Told(name string) int64 {
+	s.watches.mu.Lock()
+	defer s.watches.mu.Unlock()
+	if n := s.watches.m[s.keys.dir(name)]; n != nil {
+		return n.told
+	}
+	return 0
 }
 
-// Rooms is how many names the handle watches.
-func (s *Store) Rooms() int {
-	s.rooms.mu.Lock()
-	defer s.rooms.mu.Unlock()
-	return len(s.rooms.m)
+// Records is of how many ids the handle keeps a record.
+func (s *Store) Records() int {
+	s.records.mu.Lock()
+	defer s.records.mu.Unlock()
+	return len(s.records.m)
+}
+
+// Watches is how many names the handle watches.
+func (s *Store) Watches() int {
+	s.watches.mu.Lock()
+	defer s.watches.mu.Unlock()
+	return len(s.watches.m)
 }
 
 // Grants decides to grant a request as things are, and returns what carries it out
-// unless something has changed.
+// if its conditions hold.
 func (s *Store) Grants(t testing.TB, req store.Request) (carryOut func() (done bool, err error)) {
 	t.Helper()
-	dir := s.keys.dir(req.Name)
-	answer, err := s.client.Get(t.Context(), dir, clientv3.WithPrefix())
+	k := s.keys.keysOf(req.Name, req.Owner, req.ID, req.Mode)
+	v, err := s.look(t.Context(), k.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := parseView(dir, answer.Header.Revision, answer.Kvs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := newEntry(s.keys.entry(req.Name, req.ID), req)
-	if !v.verdict(e).granted {
+	e := newEntry(k, req)
+	d := v.judge(e)
+	if !d.granted {
 		t.Fatal("it would not be granted")
 	}
 	return func() (bool, error) {
-		_, done, err := s.commit(t.Context(), dir, v, []promotion{{waiter: e, token: newToken(0)}}, clientv3.NoLease)
-		return done, err
+		h, _, err := s.grant(t.Context(), v, e, d.own, clientv3.NoLease)
+		return h != nil, err
 	}
 }
 
-// Key is the key of an id under a name.
-func Key(name, id string) string { return layout{"dlock"}.entry(name, id) }
+// DirOf is what all keys of a name begin with.
+func DirOf(name string) string { return layout{"dlock"}.dir(name) }
+
+// HoldOf and PlaceOf are the keys of a request.
+func HoldOf(req store.Request) string {
+	return layout{"dlock"}.keysOf(req.Name, req.Owner, req.ID, req.Mode).hold
+}
+
+func PlaceOf(req store.Request) string {
+	return layout{"dlock"}.keysOf(req.Name, req.Owner, req.ID, req.Mode).place
+}

@@ -123,8 +123,7 @@ func TestFault09MovedHoldHasEnded(t *testing.T) {
 	go func() { renewed <- far.Renew(t.Context(), []store.Ref{locktest.RefTo(r)})[0] }()
 	locktest.Poll(t, "the answer is kept", locktest.Patience, s.wire.keeps)
 	locktest.Poll(t, "the end", r.WaitTTL+locktest.Patience, func() bool {
-		ids, _ := far.Claims()
-		return ids == 0
+		return far.Records() == 0
 	})
 	s.wire.arrive()
 	locktest.MustBe(t, <-renewed, store.ErrLost)
@@ -164,17 +163,19 @@ func TestFault40AskArrivesAfterTheEnd(t *testing.T) {
 	if g, err := s.direct.Acquire(t.Context(), first); err != nil || !g.Held {
 		t.Fatalf("got %+v, %v", g, err)
 	}
+	s.wire.on("", pass)
 	if g, err := far.Acquire(t.Context(), r); err != nil || g.Held {
 		t.Fatalf("got %+v, %v", g, err)
 	}
 	placed := time.Now()
+	s.watches()
 	var ends atomic.Bool
 	s.wire.plan(func(method string, n int) action {
 		switch {
-		case method != "Txn" || n > 1 && ends.Load():
-			return pass
-		case n == 1: // the ask
+		case method == "Range" && n == 1: // the ask
 			return hold
+		case method != "Txn" || ends.Load():
+			return pass
 		}
 		return cutAsk // grants, and the end
 	})
@@ -184,8 +185,8 @@ func TestFault40AskArrivesAfterTheEnd(t *testing.T) {
 		_, err := far.Acquire(t.Context(), r)
 		answered <- err
 	}()
-	locktest.Poll(t, "the ask", locktest.Patience, func() bool { return s.wire.requests("Txn") >= 1 })
-	if _, err := s.admin.Delete(t.Context(), etcd.Key(first.Name, first.ID)); err != nil {
+	locktest.Poll(t, "the ask", locktest.Patience, func() bool { return s.wire.requests("Range") >= 1 })
+	if _, err := s.admin.Delete(t.Context(), etcd.HoldOf(first)); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(time.Until(placed.Add(r.WaitTTL + 100*time.Millisecond)))

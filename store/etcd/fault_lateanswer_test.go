@@ -21,8 +21,10 @@ func TestFault02LateAnswerLeavesTheHold(t *testing.T) {
 	first, r := locktest.Request("a", 1), locktest.Request("a", 2)
 	first.TTL, r.TTL, r.WaitTTL = time.Minute, time.Minute, 3*time.Second
 	granted(t, s.direct, first)
+	s.wire.on("", pass)
 	queued(t, far, r)
-	s.wire.on("Txn", keep, 1)
+	s.watches()
+	s.wire.on("Range", keep, 1)
 	answered := make(chan struct{})
 	go func() {
 		far.Acquire(t.Context(), r)
@@ -65,20 +67,22 @@ func TestFault02LateAskIsNoHold(t *testing.T) {
 		r.TTL, r.WaitTTL = time.Minute, time.Minute
 	}
 	granted(t, s.direct, first)
+	s.wire.on("", pass)
 	queued(t, far, r)
 	queued(t, s.direct, third)
-	s.wire.on("Txn", hold, 1)
+	s.watches()
+	s.wire.on("Range", hold, 1)
 	asked := make(chan error, 1)
 	go func() {
 		_, err := far.Acquire(t.Context(), r)
 		asked <- err
 	}()
-	locktest.Poll(t, "the ask", locktest.Patience, func() bool { return s.wire.requests("Txn") == 1 })
+	locktest.Poll(t, "the ask", locktest.Patience, func() bool { return s.wire.requests("Range") == 1 })
 	if err := s.direct.Release(t.Context(), locktest.RefTo(first)); err != nil {
 		t.Fatal(err)
 	}
 	heard(t, told)
-	if _, err := s.admin.Delete(t.Context(), etcd.Key(r.Name, r.ID)); err != nil {
+	if _, err := s.admin.Delete(t.Context(), etcd.HoldOf(r)); err != nil {
 		t.Fatal(err)
 	}
 	locktest.Poll(t, "the next hold", locktest.Patience, func() bool { return len(s.state("a").Holders) == 1 })

@@ -14,10 +14,11 @@ import (
 	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/etcd"
 )
 
-// revoke ends the leases of all keys of a name whose values say that they are
-// holds, or places, as an operator might.
+// revoke ends the leases of all keys of a name that are holds, or places, as an operator
+// might.
 func (s *site) revoke(name string, places bool) {
 	s.t.Helper()
 	answer, err := s.admin.Get(s.t.Context(), "dlock/"+name+"/", clientv3.WithPrefix())
@@ -26,7 +27,7 @@ func (s *site) revoke(name string, places bool) {
 	}
 	revoked := 0
 	for _, kv := range answer.Kvs {
-		if strings.HasPrefix(string(kv.Value), "dlock1 w ") != places {
+		if strings.HasPrefix(string(kv.Key), etcd.DirOf(name)+"q") != places {
 			continue
 		}
 		if _, err := s.admin.Revoke(s.t.Context(), clientv3.LeaseID(kv.Lease)); err != nil {
@@ -143,7 +144,7 @@ func TestFault38PromotionIsGoneWhenLookedAt(t *testing.T) {
 	promoted := make(chan string, 1)
 	gone := make(chan error, 1)
 	s.wire.plan(func(method string, n int) action {
-		if method == "Range" && n == 2 { // the first was when the watch had been opened
+		if method == "Txn" && n == 3 { // the first two were for the place
 			_, err := s.admin.Delete(context.Background(), <-promoted)
 			gone <- err
 		}
@@ -153,9 +154,9 @@ func TestFault38PromotionIsGoneWhenLookedAt(t *testing.T) {
 	s.queued("a", 1)
 	locktest.Poll(t, "the watch is open", locktest.Patience, func() bool { return s.wire.requests("Range") == 1 })
 	key, place := s.place("a")
-	promoted <- key
-	hold := strings.Replace(strings.Replace(place, "dlock1 w ", "dlock1 h ", 1), " 0 ", " @0 ", 1)
-	if _, err := s.admin.Put(t.Context(), key, hold); err != nil {
+	promoted <- strings.Replace(key, "/qx/", "/x/", 1)
+	hold := strings.Replace(place, `{"dlock":2,`, `{"dlock":2,"token":"create_revision * 65536",`, 1)
+	if _, err := s.admin.Txn(t.Context()).Then(clientv3.OpDelete(key), clientv3.OpPut(strings.Replace(key, "/qx/", "/x/", 1), hold)).Commit(); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-gone; err != nil {
@@ -178,7 +179,7 @@ func (s *site) place(name string) (key, value string) {
 		s.t.Fatal(err)
 	}
 	for _, kv := range answer.Kvs {
-		if strings.HasPrefix(string(kv.Value), "dlock1 w ") {
+		if strings.HasPrefix(string(kv.Key), etcd.DirOf(name)+"q") {
 			return string(kv.Key), string(kv.Value)
 		}
 	}

@@ -189,27 +189,34 @@ func TestFault41NoSpaceBehindAPlace(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1)
 	h := s.wire.store(t, s.cluster.Endpoints())
-	acquire := func(on store.Store, name string, id int, held bool) store.Request {
+	acquire := func(on store.Store, name string, id int, mode store.Mode, held bool) store.Request {
 		t.Helper()
 		r := locktest.Request(name, id)
+		r.Mode, r.TTL, r.WaitTTL = mode, time.Minute, time.Minute
 		if g, err := on.Acquire(t.Context(), r); err != nil || g.Held != held {
 			t.Fatalf("got %+v, %v", g, err)
 		}
 		return r
 	}
-	acquire(s.direct, "b", 1, true)
-	acquire(h, "b", 2, false) // for the lease that its places hang on
-	buried := locktest.RefTo(locktest.Request("a", 3))
-	buried.Bury = true
-	locktest.MustBe(t, s.direct.Release(t.Context(), buried), store.ErrLost) // a is not quite free
+	holder := acquire(s.direct, "a", 1, store.Exclusive, true)
+	dead := open(t, s.cluster.URL())
+	acquire(dead, "a", 2, store.Shared, false)
+	dead.Close()
+	left := acquire(h, "a", 3, store.Shared, false) // so that h takes places of this name at once
+	for on, r := range map[store.Store]store.Request{h: left, s.direct: holder} {
+		if err := on.Release(t.Context(), locktest.RefTo(r)); err != nil {
+			t.Fatal(err)
+		}
+	}
 
-	s.wire.on("Txn", full, 2) // the first takes a place, the second makes a hold of it
+	s.wire.on("Txn", full, 2) // the first takes a place, the second makes the hold before it
 	r := locktest.Request("a", 4)
+	r.Mode, r.TTL, r.WaitTTL = store.Shared, time.Minute, time.Minute
 	_, err := h.Acquire(t.Context(), r)
 	if err == nil || errors.Is(err, store.ErrRefused) {
 		t.Errorf("got %v, want an unknown outcome", err)
 	}
-	if n := len(s.state("a").Queue) + len(s.state("a").Holders); n != 1 {
+	if n := len(s.state("a").Queue) + len(s.state("a").Holders); n != 2 {
 		t.Fatalf("%d places: the fault has not bitten", n)
 	}
 	if err := h.Release(t.Context(), locktest.RefTo(r)); err != nil {
@@ -282,7 +289,7 @@ func TestFault32ForeignKeyLeavesNoPlace(t *testing.T) {
 			t.Fatalf("got %+v, %v", g, err)
 		}
 	}
-	if _, err := s.admin.Put(t.Context(), etcd.Key("a", "not an id"), "not a lock"); err != nil {
+	if _, err := s.admin.Put(t.Context(), etcd.DirOf("a")+"not an id", "not a lock"); err != nil {
 		t.Fatal(err)
 	}
 	keys := len(s.keys())

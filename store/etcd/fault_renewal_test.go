@@ -97,12 +97,12 @@ func TestFault67RenewalAfterLoss(t *testing.T) {
 	req, next := locktest.Request("a", 1), locktest.Request("a", 2)
 	ways := map[string]func(t *testing.T, s *site, far *etcd.Store){
 		"key deleted": func(t *testing.T, s *site, _ *etcd.Store) {
-			if _, err := s.admin.Delete(t.Context(), etcd.Key("a", req.ID)); err != nil {
+			if _, err := s.admin.Delete(t.Context(), etcd.HoldOf(req)); err != nil {
 				t.Fatal(err)
 			}
 		},
 		"lease revoked": func(t *testing.T, s *site, _ *etcd.Store) {
-			answer, err := s.admin.Get(t.Context(), etcd.Key("a", req.ID))
+			answer, err := s.admin.Get(t.Context(), etcd.HoldOf(req))
 			if err == nil {
 				_, err = s.admin.Revoke(t.Context(), clientv3.LeaseID(answer.Kvs[0].Lease))
 			}

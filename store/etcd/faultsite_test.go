@@ -187,6 +187,13 @@ func (w *wire) requests(method string) int {
 	return w.sent[method]
 }
 
+// watches waits until the first waiter behind the wire has its watch, after which it has
+// looked once. Requests have to be counted already.
+func (s *site) watches() {
+	s.t.Helper()
+	locktest.Poll(s.t, "a watch", locktest.Patience, func() bool { return s.wire.requests("Range") >= 1 })
+}
+
 func (w *wire) next(method string) action {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -2,47 +2,21 @@ package etcd
 
 import (
 	"context"
-	"errors"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/dlock-go/dlock/store"
 )
 
-// read returns all there is of a name, with nothing left to promote.
-func (s *Store) read(ctx context.Context, name string) (*view, error) {
-	dir := s.keys.dir(name)
-	answer, err := s.client.Get(ctx, dir, clientv3.WithPrefix())
-	if err != nil {
-		return nil, err
-	}
-	v, err := parseView(dir, answer.Header.Revision, answer.Kvs)
-	if err != nil {
-		return nil, err
-	}
-	return s.settled(ctx, dir, v)
-}
-
-// settled settles until nothing is left to promote.
-func (s *Store) settled(ctx context.Context, dir string, v *view) (*view, error) {
-	for {
-		next, err := s.settle(ctx, dir, v)
-		if err != nil || next == v {
-			return next, err
-		}
-		v = next
-	}
-}
-
 // Inspect implements [store.Store]. It takes one round trip and one more for
-// each lease that it finds. The deadlines it shows are those of the leases.
+// each lease that it finds, and
+// two more for each waiter whose hold was due and is made now. The deadlines it shows are those of the leases.
 func (s *Store) Inspect(ctx context.Context, name string) (store.State, error) {
 	if err := s.ready(ctx); err != nil {
 		return store.State{}, err
 	}
-	v, err := s.read(ctx, name)
+	v, err := s.settle(ctx, s.keys.dir(name))
 	if err != nil {
 		return store.State{}, s.outcome(err)
 	}
@@ -56,12 +30,15 @@ func (s *Store) Inspect(ctx context.Context, name string) (store.State, error) {
 				}
 				left[e.lease] = time.Duration(answer.TTL) * time.Second
 			}
+			if err := e.decode(); err != nil {
+				return nil, err
+			}
 			remaining := left[e.lease]
-			if c := s.claims.find(e.id); c != nil {
-				remaining = min(remaining, s.claims.left(c))
+			if r := s.records.find(e.id); r != nil {
+				remaining = min(remaining, s.records.left(r))
 			}
 			list = append(list, store.Entry{
-				ID: store.Short(e.id), Owner: store.Short(e.owner), Mode: e.mode,
+				ID: store.Short(e.id), Owner: e.owner, Mode: e.mode,
 				Token: e.token, Remaining: remaining, Label: e.label,
 			})
 		}
@@ -77,42 +54,27 @@ func (s *Store) Inspect(ctx context.Context, name string) (store.State, error) {
 	return state, nil
 }
 
-func (cs *claims) left(c *claim) time.Duration {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	return time.Until(c.deadline)
+func (rs *records) left(r *record) time.Duration {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	return time.Until(r.deadline)
 }
 
-// Break implements [store.Breaker]. It takes one round trip to read and one for
-// every 100 holds.
+// Break implements [store.Breaker]. It takes two round trips.
 func (s *Store) Break(ctx context.Context, name string) (broken int, err error) {
 	if err := s.ready(ctx); err != nil {
 		return 0, err
 	}
-	v, err := s.read(ctx, name)
+	dir := s.keys.dir(name)
+	if _, err := s.settle(ctx, dir); err != nil {
+		return 0, s.outcome(err)
+	}
+	k := idKeys{dir: dir}
+	answer, err := s.client.Delete(ctx, k.from(kindRead), clientv3.WithRange(k.to(kindWrite)))
 	if err != nil {
 		return 0, s.outcome(err)
 	}
-	for most := 100; len(v.holds) > 0; { // a transaction has up to 128 operations
-		n := min(len(v.holds), most)
-		var ops []clientv3.Op
-		for _, h := range v.holds[:n] {
-			ops = append(ops, clientv3.OpDelete(h.key))
-		}
-		answer, err := s.client.Txn(ctx).Then(ops...).Commit()
-		if errors.Is(err, rpctypes.ErrTooManyOps) && n > 1 { // the server's limit is lower than usual
-			most = n / 2
-			continue
-		}
-		if err != nil {
-			return broken, s.outcome(err)
-		}
-		for _, r := range answer.Responses {
-			broken += int(r.GetResponseDeleteRange().Deleted)
-		}
-		v.holds = v.holds[n:]
-	}
-	return broken, nil
+	return int(answer.Deleted), nil
 }
 
 // List implements [store.Lister]. It reads all keys under the prefix, a thousand
@@ -130,8 +92,13 @@ func (s *Store) List(ctx context.Context) ([]string, error) {
 		}
 		for _, kv := range answer.Kvs {
 			key := string(kv.Key)
-			name, ok := s.keys.name(key)
-			if !ok || key[len(key)-1] == '!' {
+			dir, ok := s.keys.dirOf(key)
+			kind, _, _, known := split(dir, key)
+			if !ok || !known || kind == kindRefused {
+				continue
+			}
+			name, ok := s.keys.name(dir)
+			if !ok {
 				continue
 			}
 			if len(names) == 0 || names[len(names)-1] != name { // keys come in order

@@ -1,14 +1,63 @@
 package etcd
 
-import "strings"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	"github.com/dlock-go/dlock/store"
+)
 
 // maxPrefixLen keeps keys short.
 const maxPrefixLen = 128
 
-// layout builds keys: prefix/name/id for a hold or a waiter, and the same with
-// an exclamation mark for an id that is buried. Names are escaped, so no name's
-// keys begin like another's, whatever bytes it has.
+// The kinds of keys, by the text behind the name. Their order matters: conditions
+// compare ranges from one kind to another.
+const (
+	kindRefused     = "!"  // a buried id
+	kindReadWaiter  = "qs" // a waiter for a shared hold
+	kindWriteWaiter = "qx" // a waiter for an exclusive hold
+	kindRead        = "s"  // a shared hold
+	kindWrite       = "x"  // an exclusive hold
+)
+
+// layout builds keys: prefix/name/kind/owner/id for holds and waiters, and
+// prefix/name/!/id for a buried id. Names are escaped, so that no name's keys begin
+// like those of another name. The owner is a hash, because the owner itself may re-enter.
 type layout struct{ prefix string }
+
+// idKeys are the keys of one id under its name.
+type idKeys struct {
+	dir     string // the prefix of all keys of the name
+	tag     string // the hash of the owner
+	hold    string
+	place   string
+	refused string
+}
+
+func (l layout) keysOf(name, owner, id string, mode store.Mode) idKeys {
+	return keysIn(l.dir(name), tagOf(owner), id, mode)
+}
+
+func keysIn(dir, tag, id string, mode store.Mode) idKeys {
+	hold, place := kindWrite, kindWriteWaiter
+	if mode == store.Shared {
+		hold, place = kindRead, kindReadWaiter
+	}
+	rest := "/" + tag + "/" + id
+	return idKeys{dir: dir, tag: tag, hold: dir + hold + rest, place: dir + place + rest, refused: dir + kindRefused + "/" + id}
+}
+
+// tagOf is what keys say of an owner.
+func tagOf(owner string) string {
+	sum := sha256.Sum256([]byte(owner))
+	return hex.EncodeToString(sum[:tagLen/2])
+}
+
+const (
+	tagLen = 32
+	idLen  = 32
+)
 
 // dir is what all keys of a name begin with.
 func (l layout) dir(name string) string {
@@ -35,21 +84,32 @@ func plain(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_' || c == '.'
 }
 
-func (l layout) entry(name, id string) string { return l.dir(name) + id }
+// split is what a key says behind the prefix of its name: its kind, the hash of its
+// owner and its id. It reports false for a key of another form.
+func split(dir, key string) (kind, tag, id string, ok bool) {
+	rest, ok := strings.CutPrefix(key, dir)
+	kind, rest, cut := strings.Cut(rest, "/")
+	if !ok || !cut {
+		return "", "", "", false
+	}
+	if kind == kindRefused {
+		return kind, "", rest, len(rest) == idLen
+	}
+	tag, id, _ = strings.Cut(rest, "/")
+	known := kind == kindRead || kind == kindWrite || kind == kindReadWaiter || kind == kindWriteWaiter
+	return kind, tag, id, known && len(tag) == tagLen && len(id) == idLen
+}
 
-// tombstone is the key of a buried id.
-func tombstone(entry string) string { return entry + "!" }
-
-// name is the inverse of entry and tombstone, false for keys of another form.
-func (l layout) name(key string) (string, bool) {
+// dirOf is the part of a key that names its lock, false for a key of another form.
+func (l layout) dirOf(key string) (dir string, ok bool) {
 	rest, ok := strings.CutPrefix(key, l.prefix+"/")
-	if !ok {
-		return "", false
-	}
-	escaped, _, ok := strings.Cut(rest, "/")
-	if !ok || escaped == "" {
-		return "", false
-	}
+	escaped, _, cut := strings.Cut(rest, "/")
+	return l.prefix + "/" + escaped + "/", ok && cut && escaped != ""
+}
+
+// name is the inverse of dir, false for a key prefix of another form.
+func (l layout) name(dir string) (string, bool) {
+	escaped := strings.TrimSuffix(strings.TrimPrefix(dir, l.prefix+"/"), "/")
 	var b strings.Builder
 	for i := 0; i < len(escaped); i++ {
 		c := escaped[i]

@@ -3,24 +3,33 @@ package etcd
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/dlock-go/dlock/store"
 )
+
+// maxKeys is how many keys hang on one lease. For a user with rights etcd checks each
+// key of the lease with each put, and a lease that ends is deleted with its keys in one
+// step, during which the cluster does nothing else.
+const maxKeys = 256
 
 // lease is one of the server's. It counts from the moment before the last
 // request that was confirmed.
 type lease struct {
-	id      clientv3.LeaseID
-	seconds int64
-	own     bool // of one fixed hold, and ends with it
+	id   clientv3.LeaseID
+	kind leaseKind
+	keys int // guarded by leases.mu
+
+	foreign  bool            // another handle's, which is not renewed here
+	checked  time.Time       // when its keys were looked at for orphans, by one goroutine
+	suspects map[string]bool // keys that had no record then
+	renewing chan struct{}   // holds one: whoever has it renews the lease
 
 	mu    sync.Mutex
-	until time.Time // it certainly lives until then
+	until time.Time // it certainly lives until then; zero: the server does not know it
 }
 
 func (l *lease) remains(now time.Time) time.Duration {
@@ -29,160 +38,235 @@ func (l *lease) remains(now time.Time) time.Duration {
 	return l.until.Sub(now)
 }
 
-// grantLease asks for a new one.
-func (s *Store) grantLease(ctx context.Context, seconds int64) (*lease, error) {
-	sent := time.Now()
-	answer, err := s.client.Grant(ctx, seconds)
-	if err != nil {
-		return nil, err
-	}
-	return &lease{id: answer.ID, seconds: seconds, until: sent.Add(time.Duration(answer.TTL) * time.Second)}, nil
-}
-
-// keepAlive renews a lease, once. rpctypes.ErrLeaseNotFound: it is dead.
-func (s *Store) keepAlive(ctx context.Context, l *lease) error {
-	sent := time.Now()
-	answer, err := s.client.KeepAliveOnce(clientv3.WithRequireLeader(ctx), l.id)
-	if err != nil {
-		return err
-	}
+func (l *lease) dead() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if until := sent.Add(time.Duration(answer.TTL) * time.Second); until.After(l.until) {
-		l.until = until
-	}
-	return nil
+	return l.until.IsZero()
 }
 
-// revoke ends a lease and what hangs on it, or leaves that to time. Close waits for it.
-func (s *Store) revoke(l *lease) {
-	s.tasks.Go(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), farewell)
-		defer cancel()
-		s.client.Revoke(ctx, l.id)
-	})
-}
-
-// seconds is d in whole seconds, never less.
-func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
-
-// leases are the handle's shared leases, one for each number of seconds. All
-// renewed holds of one TTL hang on one lease, and so do all places of one
-// WaitTTL.
-type leases struct {
-	s  *Store
-	mu sync.Mutex
-	m  map[leaseKind]*shared
-}
-
-// leaseKind keeps holds and places apart: places end together with their
-// process, but a hold must not end because nobody waits any more.
+// leaseKind keeps holds and places apart: places end together with their process, but a
+// hold must not end because nobody waits any more.
 type leaseKind struct {
 	seconds int64
 	places  bool
 }
 
+// seconds is d in whole seconds, never less.
+func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
 func holdsFor(ttl time.Duration) leaseKind { return leaseKind{seconds: seconds(ttl)} }
 
-// placesFor is a second longer than it has to be. A grant makes a hold that is to
-// last WaitTTL from then; so its lease has to be renewed once a second at most,
-// and not with each grant.
-func placesFor(req store.Request) leaseKind {
-	return leaseKind{seconds: seconds(req.WaitTTL) + 1, places: true}
+func placesFor(wait time.Duration) leaseKind {
+	return leaseKind{seconds: seconds(wait), places: true}
 }
 
-type shared struct {
-	turn chan struct{} // holds one: who has it may replace or renew the lease
-	mu   sync.Mutex
-	now  *lease // nil: none yet, or dead
+// granted is how long the leases of a kind last. Those of ten seconds and more last a
+// tenth longer than needed, so that one renewal serves all that is renewed in that time.
+// Those of places last a second longer at least: a grant makes a hold that is to last
+// WaitTTL from then, and renewals once a second suffice for that.
+func (k leaseKind) granted() int64 {
+	slack := k.seconds / 10
+	if k.places {
+		slack = max(slack, 1)
+	}
+	return k.seconds + slack
 }
 
-func (ls *leases) of(kind leaseKind) *shared {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
+// leases are those of a handle.
+type leases struct {
+	s  *Store
+	mu sync.Mutex
+	m  map[leaseKind]*shards
+}
+
+// shards are the leases of one kind.
+type shards struct {
+	granting chan struct{} // holds one: whoever has it asks for a new lease
+	all      []*lease
+}
+
+// of returns the shards of a kind. Callers have mu.
+func (ls *leases) of(kind leaseKind) *shards {
 	sh := ls.m[kind]
 	if sh == nil {
-		sh = &shared{turn: make(chan struct{}, 1)}
+		sh = &shards{granting: make(chan struct{}, 1)}
 		ls.m[kind] = sh
 	}
 	return sh
 }
 
-func (sh *shared) current() *lease {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	return sh.now
+// room returns a lease that has room for one more key, and counts that key; nil if there
+// is none that lives.
+func (ls *leases) room(kind leaseKind) *lease {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	now := time.Now()
+	sh := ls.of(kind)
+	for i := len(sh.all) - 1; i >= 0; i-- {
+		l := sh.all[i]
+		if left := l.remains(now); left <= 0 {
+			if l.dead() || l.keys == 0 {
+				sh.all = slices.Delete(sh.all, i, i+1)
+			}
+		} else if l.keys < maxKeys {
+			l.keys++
+			return l
+		}
+	}
+	return nil
 }
 
-func (sh *shared) set(l *lease) {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	sh.now = l
-}
-
-// have reports whether a key on the lease id lives for as long as this handle keeps
-// leases alive: it is one of the shared ones, or that of the claim.
-func (ls *leases) have(id clientv3.LeaseID, c *claim) bool {
-	if l, _, _, _ := ls.s.claims.known(c); l != nil && l.id == id {
-		return true
+// leave gives up the room of a key.
+func (ls *leases) leave(l *lease) {
+	if l == nil {
+		return
 	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
+	l.keys--
+}
+
+// list is all leases that are not known to be dead.
+func (ls *leases) list() (all []*lease) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
 	for _, sh := range ls.m {
-		if l := sh.current(); l != nil && l.id == id {
-			return true
+		for _, l := range sh.all {
+			if !l.dead() {
+				all = append(all, l)
+			}
 		}
 	}
-	return false
+	return all
 }
 
-// drop forgets a lease that the server does not know any more.
-func (sh *shared) drop(l *lease) {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	if sh.now == l {
-		sh.now = nil
-	}
-}
-
-// dropHolds forgets one for holds.
-func (ls *leases) dropHolds(l *lease) { ls.of(leaseKind{seconds: l.seconds}).drop(l) }
-
-// get returns a lease that lives at least for atLeast from now, renewing the
-// present one or asking for a new one if it has to.
-func (ls *leases) get(ctx context.Context, kind leaseKind, atLeast time.Duration) (*lease, error) {
-	sh, began := ls.of(kind), time.Now()
-	enough := func() *lease {
-		if l := sh.current(); l != nil && l.remains(began) >= atLeast {
+// have is the handle's lease with an id, or nil.
+func (ls *leases) have(id clientv3.LeaseID) *lease {
+	for _, l := range ls.list() {
+		if l.id == id {
 			return l
 		}
-		return nil
 	}
-	if l := enough(); l != nil {
-		return l, nil
-	}
-	select {
-	case sh.turn <- struct{}{}:
-		defer func() { <-sh.turn }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	if l := enough(); l != nil { // somebody else saw to it meanwhile
-		return l, nil
-	}
-	if l := sh.current(); l != nil && l.remains(time.Now()) > 0 {
-		err := ls.s.keepAlive(ctx, l)
+	return nil
+}
+
+// take returns a lease with room for one more key, which is counted, and lives at least for
+// atLeast from now.
+func (ls *leases) take(ctx context.Context, kind leaseKind, atLeast time.Duration) (*lease, error) {
+	for {
+		l := ls.room(kind)
+		if l == nil {
+			var err error
+			if l, err = ls.grant(ctx, kind); err != nil {
+				return nil, err
+			}
+		}
+		err := ls.s.renewLease(ctx, l, atLeast)
 		if err == nil {
 			return l, nil
 		}
+		ls.leave(l)
 		if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			return nil, err
 		}
 	}
-	l, err := ls.s.grantLease(ctx, kind.seconds)
+}
+
+// grant asks for a new lease, unless another caller has got one with room meanwhile.
+func (ls *leases) grant(ctx context.Context, kind leaseKind) (*lease, error) {
+	ls.mu.Lock()
+	sh := ls.of(kind)
+	ls.mu.Unlock()
+	select {
+	case sh.granting <- struct{}{}:
+		defer func() { <-sh.granting }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if l := ls.room(kind); l != nil {
+		return l, nil
+	}
+	id, until, err := ls.s.grantLease(ctx, kind.granted())
 	if err != nil {
 		return nil, err
 	}
-	sh.set(l)
+	l := &lease{id: id, kind: kind, keys: 1, until: until, checked: time.Now(), renewing: make(chan struct{}, 1)}
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	sh.all = append(sh.all, l)
 	return l, nil
+}
+
+// drop forgets a lease that the server does not know any more.
+func (ls *leases) drop(l *lease) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.until = time.Time{}
+}
+
+// grantLease asks for a lease and says until when it certainly lives.
+func (s *Store) grantLease(ctx context.Context, seconds int64) (clientv3.LeaseID, time.Time, error) {
+	sent := time.Now()
+	answer, err := s.client.Grant(ctx, seconds)
+	if err != nil {
+		return 0, time.Time{}, err
+	}
+	return answer.ID, sent.Add(time.Duration(answer.TTL) * time.Second), nil
+}
+
+// renewLease sees to it that a lease lives at least for atLeast from now. It sends one
+// request for all callers that come while it is under way. rpctypes.ErrLeaseNotFound: the
+// lease is dead.
+func (s *Store) renewLease(ctx context.Context, l *lease, atLeast time.Duration) error {
+	if l.remains(time.Now()) >= atLeast {
+		return nil
+	}
+	began := time.Now()
+	select {
+	case l.renewing <- struct{}{}:
+		defer func() { <-l.renewing }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if l.remains(began) >= atLeast {
+		return nil
+	}
+	if l.dead() {
+		return rpctypes.ErrLeaseNotFound
+	}
+	until, err := s.keepAlive(ctx, l.id)
+	if err != nil {
+		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			s.leases.drop(l)
+		}
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if until.After(l.until) {
+		l.until = until
+	}
+	return nil
+}
+
+// keepAlive renews a lease once.
+func (s *Store) keepAlive(ctx context.Context, id clientv3.LeaseID) (until time.Time, err error) {
+	sent := time.Now()
+	answer, err := s.client.KeepAliveOnce(clientv3.WithRequireLeader(ctx), id)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return sent.Add(time.Duration(answer.TTL) * time.Second), nil
+}
+
+// revoke ends a lease that nothing else hangs on, or leaves that to time. Close waits for it.
+func (s *Store) revoke(id clientv3.LeaseID) {
+	s.tasks.Go(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), farewell)
+		defer cancel()
+		s.client.Revoke(ctx, id)
+	})
 }

@@ -10,73 +10,73 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// Release implements [store.Store]. It takes one round trip, with Bury two, and
-// blocks until answered or ctx ends. Who waits for the name is granted it by its
-// own handle, upon the deletion.
+// Release implements [store.Store]. It takes one round trip, with Bury two, and blocks
+// until answered or ctx ends. The next waiter is granted by its own handle, upon the
+// deletion.
 func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	key := s.keys.entry(ref.Name, ref.ID)
-	there := clientv3.Compare(clientv3.CreateRevision(key), ">", 0)
-	var then, otherwise []clientv3.Op
-	var tomb *lease
-	then = append(then, clientv3.OpDelete(key))
+	k := s.keys.keysOf(ref.Name, ref.Owner, ref.ID, ref.Mode)
+	r := s.records.find(ref.ID)
+	if r != nil {
+		s.watches.leave(r)
+	}
+	var found bool
+	var err error
 	if ref.Bury {
-		var err error
-		if tomb, err = s.grantLease(ctx, seconds(ref.TTL)); err != nil {
-			if errors.Is(err, rpctypes.ErrNoSpace) { // as a late request will find too
-				s.client.Delete(ctx, key)
-			}
-			return s.outcome(err)
-		}
-		put := clientv3.OpPut(tombstone(key), format, clientv3.WithLease(tomb.id))
-		then, otherwise = append(then, put), append(otherwise, put)
+		found, err = s.bury(ctx, k, ref)
+	} else {
+		found, err = s.remove(ctx, k)
 	}
-	c := s.claims.find(ref.ID)
-	if c != nil {
-		s.rooms.leave(c)
-	}
-	found, err := s.remove(ctx, key, clientv3.OpTxn([]clientv3.Cmp{there}, then, otherwise), ref)
 	if err != nil {
-		if tomb != nil {
-			s.revoke(tomb)
-		}
 		return s.outcome(err)
 	}
-	if c != nil {
-		s.claims.forget(c)
-		s.rooms.leave(c) // again, for an answer that came late may have had it enter anew
-		if l, _, _, _ := s.claims.known(c); l != nil && l.own {
-			s.revoke(l)
-		}
+	if r != nil {
+		s.records.forget(r)
+		s.watches.leave(r) // again: an answer that came late may have had it wait
 	}
+	s.watches.gone(k.dir, k.place, k.hold)
 	if !found {
 		return store.ErrLost
 	}
 	return nil
 }
 
-// remove runs the transaction of a release, with what follows from it if this
-// handle knows that, and reports whether there was something to remove.
-func (s *Store) remove(ctx context.Context, key string, release clientv3.Op, ref store.Ref) (found bool, err error) {
-	if ref.Bury {
-		answer, err := s.client.Do(ctx, release)
-		return err == nil && answer.Txn().Succeeded, err
+// remove deletes the keys of an id, and reports whether there was one. Its place may
+// have become a hold without this handle.
+func (s *Store) remove(ctx context.Context, k idKeys) (found bool, err error) {
+	answer, err := s.client.Txn(ctx).Then(clientv3.OpDelete(k.place), clientv3.OpDelete(k.hold)).Commit()
+	return err == nil && deleted(answer) > 0, err
+}
+
+// bury is remove that also leaves a key by which the id is refused for ref.TTL.
+func (s *Store) bury(ctx context.Context, k idKeys, ref store.Ref) (found bool, err error) {
+	lease, _, err := s.grantLease(ctx, seconds(ref.TTL))
+	if err != nil {
+		if errors.Is(err, rpctypes.ErrNoSpace) { // as a late request will find too
+			s.remove(ctx, k)
+		}
+		return false, err
 	}
-	dir := s.keys.dir(ref.Name)
-	d, end := s.departures.begin(dir, key)
-	defer end()
-	if all := s.rooms.succession(dir, ref.ID); all != nil {
-		found, err = s.succeed(ctx, dir, all, release)
-	} else {
-		var answer clientv3.OpResponse
-		if answer, err = s.client.Do(ctx, release); err == nil {
-			found = answer.Txn().Succeeded
+	answer, err := s.client.Txn(ctx).Then(clientv3.OpDelete(k.place), clientv3.OpDelete(k.hold),
+		clientv3.OpPut(k.refused, tombstone, clientv3.WithLease(lease))).Commit()
+	if err != nil {
+		s.revoke(lease)
+		return false, err
+	}
+	return deleted(answer) > 0, nil
+}
+
+// tombstone is the value of the key of a buried id.
+const tombstone = `{"dlock":2,"refused":true}`
+
+// deleted is how many keys a transaction has deleted.
+func deleted(answer *clientv3.TxnResponse) (n int64) {
+	for _, r := range answer.Responses {
+		if d := r.GetResponseDeleteRange(); d != nil {
+			n += d.Deleted
 		}
 	}
-	if !found && err == nil {
-		found, err = d.removed(ctx)
-	}
-	return found, err
+	return n
 }

@@ -3,7 +3,6 @@ package etcd
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -11,30 +10,21 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// maxPromotions keeps a transaction below the server's limit of 128 operations, and
-// of as many conditions, of which a promotion may have two; what is over it is for
-// the next one.
-const maxPromotions = 60
-
 // view is all there is of one name at one revision. Its methods are the model of
-// package store; they decide, and a transaction that compares what they built
-// on carries it out.
+// package store. They decide what to try; the conditions of a transaction decide
+// whether it happens.
 type view struct {
 	dir    string
 	rev    int64
 	holds  []*entry // oldest grant first
 	queue  []*entry // head first
 	buried map[string]bool
-
-	kvs  map[string]*mvccpb.KeyValue // what it was parsed from
-	sure bool                        // read from the server, not put together from events
 }
 
 func parseView(dir string, rev int64, kvs []*mvccpb.KeyValue) (*view, error) {
-	v := &view{dir: dir, rev: rev, kvs: make(map[string]*mvccpb.KeyValue, len(kvs))}
+	v := &view{dir: dir, rev: rev}
 	for _, kv := range kvs {
-		v.kvs[string(kv.Key)] = kv
-		if id, ok := strings.CutSuffix(strings.TrimPrefix(string(kv.Key), dir), "!"); ok {
+		if kind, _, id, ok := split(dir, string(kv.Key)); ok && kind == kindRefused {
 			if v.buried == nil {
 				v.buried = make(map[string]bool)
 			}
@@ -45,25 +35,17 @@ func parseView(dir string, rev int64, kvs []*mvccpb.KeyValue) (*view, error) {
 		if err != nil {
 			return nil, err
 		}
-		v.add(e)
+		if e.held {
+			v.holds = append(v.holds, e)
+		} else {
+			v.queue = append(v.queue, e)
+		}
 	}
-	v.sort()
-	return v, nil
-}
-
-func (v *view) add(e *entry) {
-	if e.held {
-		v.holds = append(v.holds, e)
-	} else {
-		v.queue = append(v.queue, e)
-	}
-}
-
-func (v *view) sort() {
 	slices.SortFunc(v.holds, func(a, b *entry) int {
 		return cmp.Or(cmp.Compare(a.token, b.token), cmp.Compare(a.create, b.create))
 	})
 	slices.SortFunc(v.queue, func(a, b *entry) int { return cmp.Compare(a.create, b.create) })
+	return v, nil
 }
 
 func find(entries []*entry, id string) *entry {
@@ -74,114 +56,154 @@ func find(entries []*entry, id string) *entry {
 	return entries[i]
 }
 
-// verdict is what rules 2 and 3 say of a request.
-type verdict struct {
-	granted bool
-	on      *entry // the hold of its owner that the grant builds on, if any
-	fresh   bool   // with a new token, else with that of on
-	upgrade bool   // refused as an upgrade
-}
-
-// verdict judges a request in a view in which nothing is left to promote.
-func (v *view) verdict(e *entry) verdict {
-	var own *entry // the owner's hold that counts most: exclusive, then the greatest token
-	others, writer := false, false
-	for _, h := range v.holds {
-		switch {
-		case h.owner != e.owner:
-			others = true
-			writer = writer || h.mode == store.Exclusive
-		case own == nil || own.mode == store.Shared && (h.mode == store.Exclusive || h.token >= own.token):
+// ofOwner is the hold of an owner that counts most: an exclusive one, then the one with
+// the greatest token.
+func ofOwner(holds []*entry, tag string) (own *entry) {
+	for _, h := range holds {
+		if h.keys.tag == tag && (own == nil || own.mode == store.Shared && (h.mode == store.Exclusive || h.token >= own.token)) {
 			own = h
 		}
 	}
+	return own
+}
+
+// reenters is rule 2: whether the owner's holds allow a request, and as an upgrade.
+func reenters(holds []*entry, e *entry) (allowed, upgrade bool) {
+	own := ofOwner(holds, e.keys.tag)
 	switch {
-	case own != nil && (own.mode == store.Exclusive || e.mode == store.Shared):
-		return verdict{granted: true, on: own}
-	case own != nil && others:
-		return verdict{upgrade: true}
-	case own != nil:
-		return verdict{granted: true, on: own, fresh: true}
-	case writer || others && e.mode == store.Exclusive:
-		return verdict{}
-	case len(v.queue) > 0 && v.queue[0].id != e.id:
-		return verdict{}
+	case own == nil:
+		return false, false
+	case own.mode == store.Exclusive || e.mode == store.Shared:
+		return true, false
 	}
-	return verdict{granted: true, fresh: true}
+	for _, h := range holds {
+		if h.keys.tag != e.keys.tag {
+			return false, true
+		}
+	}
+	return true, true
 }
 
-// promotion is a waiter to be granted.
-type promotion struct {
-	waiter *entry
-	on     *entry // the hold at this revision that it builds on, if any
-	token  string
+// compatible is rule 3 without the queue, for an owner without holds.
+func compatible(holds []*entry, e *entry) bool {
+	for _, h := range holds {
+		if h.keys.tag != e.keys.tag && (h.mode == store.Exclusive || e.mode == store.Exclusive) {
+			return false
+		}
+	}
+	return true
 }
 
-// promotions are all that the model grants now, in order: from the head of the
-// queue as far as rule 3 allows, and with each grant those requests of its owner
-// that re-entry then allows. One transaction makes all of them.
-func (v *view) promotions() (all []promotion) {
-	next := &view{rev: v.rev, holds: slices.Clone(v.holds), queue: slices.Clone(v.queue)}
-	tokens := make(map[string]string) // of those granted here
-	offset := 0
-	var grant func(w *entry, d verdict)
-	grant = func(w *entry, d verdict) {
-		p := promotion{waiter: w, on: d.on}
+// settled is what the model makes of a view: the waiters that it has granted by now,
+// in order, and those that still wait. A waiter's own handle makes its hold, so there may
+// be waiters that are granted and have no hold yet.
+func (v *view) settled() (due, rest []*entry) {
+	holds, rest := slices.Clone(v.holds), slices.Clone(v.queue)
+	grant := func(i int) {
+		due, holds = append(due, rest[i]), append(holds, rest[i])
+		rest = slices.Delete(rest, i, i+1)
+	}
+	// Waiters ahead of the place that a hold was granted from were granted before it.
+	var from int64
+	for _, h := range v.holds {
+		if from = max(from, h.place); h.place == 0 {
+			from = v.rev + 1
+		}
+	}
+	head := func() bool {
+		e := rest[0]
+		if ofOwner(holds, e.keys.tag) != nil {
+			allowed, _ := reenters(holds, e)
+			return allowed
+		}
+		return compatible(holds, e)
+	}
+	for len(rest) > 0 && rest[0].create < from && head() {
+		grant(0)
+	}
+	for len(rest) > 0 {
+		sibling := slices.IndexFunc(rest, func(e *entry) bool {
+			allowed, _ := reenters(holds, e)
+			return allowed
+		})
 		switch {
-		case d.fresh:
-			p.token = newToken(offset)
-			offset += w.tokens
-		case tokens[d.on.id] != "":
-			p.token = tokens[d.on.id]
+		case sibling >= 0:
+			grant(sibling)
+		case head():
+			grant(0)
 		default:
-			p.token = fixedToken(d.on.token)
-		}
-		if d.on != nil && tokens[d.on.id] != "" {
-			p.on = nil // written by the same transaction
-		}
-		all = append(all, p)
-		tokens[w.id] = p.token
-		held := *w
-		held.held = true
-		if held.token = ^uint64(0) >> 1; !d.fresh { // a new one is the greatest
-			held.token = d.on.token
-		}
-		next.holds = append(next.holds, &held)
-		next.queue = slices.DeleteFunc(next.queue, func(e *entry) bool { return e.id == w.id })
-		for _, other := range slices.Clone(next.queue) {
-			if len(all) == maxPromotions {
-				return // the others when they ask
-			}
-			if other.owner != w.owner || find(next.queue, other.id) == nil {
-				continue
-			}
-			if d := next.verdict(other); d.granted {
-				grant(other, d)
-			}
+			return due, rest
 		}
 	}
-	for len(next.queue) > 0 && offset+next.queue[0].tokens <= maxTokens && len(all) < maxPromotions {
-		d := next.verdict(next.queue[0])
-		if !d.granted {
+	return due, rest
+}
+
+// verdict is what the model says of a request.
+type verdict struct {
+	granted bool
+	own     *entry // the hold of its owner that the grant builds on, nil if there is none
+	upgrade bool   // not granted: it is an upgrade, and other owners hold
+	before  *entry // a waiter whose hold has to be made first
+}
+
+// judge says what becomes of a request that is no hold yet.
+func (v *view) judge(e *entry) verdict {
+	if len(v.queue) == 0 {
+		return v.decide(v.holds, nil, e)
+	}
+	due, rest := v.settled()
+	own := ofOwner(v.holds, e.keys.tag)
+	d := verdict{granted: true, own: own}
+	if find(due, e.id) == nil {
+		d = v.decide(append(slices.Clone(v.holds), due...), rest, e)
+	}
+	// Holds are made in the order of the queue, and those of its owner before a request
+	// builds on them.
+	for _, w := range due {
+		if w.id == e.id {
 			break
 		}
-		grant(next.queue[0], d)
+		first := d.granted && own == nil && (e.create == 0 || w.create < e.create)
+		if first || w.keys.tag == e.keys.tag {
+			return verdict{before: w}
+		}
 	}
-	return all
+	return d
 }
 
-// written is the revision of the last write that is to be seen here.
-func (v *view) written() (rev int64) {
-	for _, e := range slices.Concat(v.holds, v.queue) {
-		rev = max(rev, e.mod)
+func (v *view) decide(holds, rest []*entry, e *entry) verdict {
+	if own := ofOwner(holds, e.keys.tag); own != nil {
+		allowed, upgrade := reenters(holds, e)
+		return verdict{granted: allowed, own: own, upgrade: upgrade && !allowed}
 	}
-	return rev
+	first := len(rest) == 0 || rest[0].id == e.id
+	return verdict{granted: first && compatible(holds, e)}
+}
+
+// ahead are the keys that have to go before a waiter can be granted: those of the holds in
+// its way, or only that of the waiter before it, so that a hand-over wakes one.
+func (v *view) ahead(e *entry) map[string]bool {
+	keys := make(map[string]bool)
+	if ofOwner(v.holds, e.keys.tag) == nil {
+		for i := len(v.queue) - 1; i >= 0; i-- {
+			if v.queue[i].create < e.create {
+				keys[v.queue[i].key] = true
+				return keys
+			}
+		}
+	}
+	for _, h := range v.holds {
+		if h.keys.tag != e.keys.tag && (e.mode == store.Exclusive || h.mode == store.Exclusive) {
+			keys[h.key] = true
+		}
+	}
+	return keys
 }
 
 // count is how many holds an owner has.
-func (v *view) count(owner string) (n int) {
+func (v *view) count(tag string) (n int) {
 	for _, h := range v.holds {
-		if h.owner == owner {
+		if h.keys.tag == tag {
 			n++
 		}
 	}
@@ -193,13 +215,23 @@ func (v *view) position(id string) int {
 	return slices.IndexFunc(v.queue, func(e *entry) bool { return e.id == id }) + 1
 }
 
+// heldBy is the label of a hold of another owner.
+func (v *view) heldBy(tag string) string {
+	for _, h := range v.holds {
+		if h.keys.tag != tag {
+			return h.label
+		}
+	}
+	return ""
+}
+
 // retry is when the holds in the way run out unless renewed, at the latest, and
 // 2 ms more for each place behind the head, 40 ms at most. etcd looks for dead
 // leases every half second.
-func (v *view) retry(owner string, position int) time.Duration {
+func (v *view) retry(tag string, position int) time.Duration {
 	wait := time.Millisecond
 	for _, h := range v.holds {
-		if h.owner != owner {
+		if h.keys.tag != tag {
 			wait = max(wait, h.ttl)
 		}
 	}

@@ -1,0 +1,122 @@
+package etcd
+
+import (
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/dlock-go/dlock/store"
+)
+
+// The conditions under which a transaction grants say which keys are there and which
+// are not. They refer to no revision that was read before, except create revisions of
+// keys that they also want to be there; so they hold in whatever data the server has.
+
+// between is a condition on all keys from one to before another.
+func between(from, to string, result string, revision int64) clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(from), result, revision).WithRange(to)
+}
+
+// none is that there is no key from one to before another.
+func none(from, to string) clientv3.Cmp { return between(from, to, "=", 0) }
+
+// no is that a key is not there.
+func no(key string) clientv3.Cmp { return clientv3.Compare(clientv3.CreateRevision(key), "=", 0) }
+
+// still is that a key is there, and the one that was created then.
+func still(key string, create int64) clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(key), "=", create)
+}
+
+// from and to bound the keys of a kind.
+func (k idKeys) from(kind string) string { return k.dir + kind + "/" }
+func (k idKeys) to(kind string) string   { return k.dir + kind + "0" } // the character behind a slash
+
+// noForeign is that there is no key before those of holds and waiters, where version 1
+// had its own.
+func (k idKeys) noForeign() clientv3.Cmp {
+	return none(k.to(kindRefused), k.from(kindReadWaiter))
+}
+
+// free says how a new request is granted: an exclusive one if there is neither hold nor
+// waiter, a shared one if there is neither a waiter, nor an exclusive hold, nor one of its
+// owner.
+func (k idKeys) free(mode store.Mode) []clientv3.Cmp {
+	if mode == store.Exclusive {
+		return []clientv3.Cmp{none(k.to(kindRefused), k.to(kindWrite)), no(k.refused)}
+	}
+	return []clientv3.Cmp{
+		none(k.to(kindRefused), k.to(kindWriteWaiter)), none(k.from(kindWrite), k.to(kindWrite)),
+		k.noOwn(kindRead), no(k.refused),
+	}
+}
+
+// noOwn is that the owner has no hold of a kind.
+func (k idKeys) noOwn(kind string) clientv3.Cmp {
+	own := k.dir + kind + "/" + k.tag
+	return none(own+"/", own+"0")
+}
+
+// notThere is that the id has no key.
+func (k idKeys) notThere() []clientv3.Cmp {
+	return []clientv3.Cmp{no(k.hold), no(k.place), no(k.refused)}
+}
+
+// enter is the transaction that grants a new request on a free name, or else does
+// otherwise.
+func (k idKeys) enter(e *entry, lease clientv3.LeaseID, otherwise clientv3.Op) clientv3.Op {
+	put := clientv3.OpPut(k.hold, e.asHold(0), clientv3.WithLease(lease))
+	return clientv3.OpTxn(k.free(e.mode), []clientv3.Op{put}, []clientv3.Op{otherwise})
+}
+
+// take is the transaction that takes a place, and reads all there is after that.
+func (k idKeys) take(e *entry, lease clientv3.LeaseID) clientv3.Op {
+	put := clientv3.OpPut(k.place, e.asWaiter(), clientv3.WithLease(lease))
+	return clientv3.OpTxn(k.notThere(), []clientv3.Op{put, k.look()}, []clientv3.Op{k.look()})
+}
+
+// look reads all there is of the name.
+func (k idKeys) look() clientv3.Op { return clientv3.OpGet(k.dir, clientv3.WithPrefix()) }
+
+// next is the transaction that makes the hold of a waiter whose owner has no hold: when
+// there is no earlier waiter, and for a writer no hold, for a reader no exclusive one.
+func (k idKeys) next(e *entry, lease clientv3.LeaseID) clientv3.Op {
+	conditions := []clientv3.Cmp{
+		still(k.place, e.create), k.noForeign(),
+		between(k.from(kindReadWaiter), k.to(kindWriteWaiter), ">", e.create-1),
+	}
+	if e.mode == store.Exclusive {
+		conditions = append(conditions, none(k.from(kindRead), k.to(kindWrite)))
+	} else {
+		conditions = append(conditions, none(k.from(kindWrite), k.to(kindWrite)), k.noOwn(kindRead))
+	}
+	return clientv3.OpTxn(conditions,
+		[]clientv3.Op{clientv3.OpDelete(k.place), clientv3.OpPut(k.hold, e.asHold(0), clientv3.WithLease(lease))},
+		[]clientv3.Op{k.look()})
+}
+
+// again is the transaction that makes a hold of an owner who has one, own: a re-entry,
+// with the token of that, or an upgrade, with a new one.
+func (v *view) again(e, own *entry, lease clientv3.LeaseID) (op clientv3.Op, token uint64) {
+	k := e.keys
+	conditions := []clientv3.Cmp{still(own.key, own.create), no(k.hold), no(k.refused)}
+	var then []clientv3.Op
+	if e.create > 0 {
+		conditions, then = append(conditions, still(k.place, e.create)), append(then, clientv3.OpDelete(k.place))
+	} else {
+		conditions = append(conditions, no(k.place))
+	}
+	if token = own.token; own.mode == store.Shared && e.mode == store.Exclusive {
+		token = 0
+		tag := k.dir + kindRead + "/" + k.tag
+		conditions = append(conditions, k.noForeign(), none(k.from(kindWrite), k.to(kindWrite)),
+			none(k.from(kindRead), tag+"/"), none(tag+"0", k.to(kindRead)))
+		// While the first writer waits no reader behind it is due.
+		for _, w := range v.queue {
+			if w.mode == store.Exclusive {
+				conditions = append(conditions, still(w.key, w.create))
+				break
+			}
+		}
+	}
+	then = append(then, clientv3.OpPut(k.hold, e.asHold(token), clientv3.WithLease(lease)))
+	return clientv3.OpTxn(conditions, then, []clientv3.Op{k.look()}), token
+}

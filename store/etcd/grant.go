@@ -1,0 +1,125 @@
+package etcd
+
+import (
+	"context"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// try runs a transaction that grants or else reads all there is of the name. It
+// returns the revision of a grant, or the view.
+func (s *Store) try(ctx context.Context, dir string, op clientv3.Op) (revision int64, v *view, err error) {
+	answer, err := s.client.Do(ctx, op)
+	if err != nil {
+		return 0, nil, err
+	}
+	txn := answer.Txn()
+	last := txn.Responses[len(txn.Responses)-1]
+	for inner := last.GetResponseTxn(); inner != nil; inner = last.GetResponseTxn() {
+		last = inner.Responses[len(inner.Responses)-1]
+	}
+	if read := last.GetResponseRange(); read != nil {
+		v, err = parseView(dir, txn.Header.Revision, read.Kvs)
+		return 0, v, err
+	}
+	return txn.Header.Revision, nil, nil
+}
+
+// look reads all there is of a name.
+func (s *Store) look(ctx context.Context, dir string) (*view, error) {
+	answer, err := s.client.Get(ctx, dir, clientv3.WithPrefix())
+	if err != nil {
+		return nil, err
+	}
+	return parseView(dir, answer.Header.Revision, answer.Kvs)
+}
+
+// grant makes the hold of a request, building on a hold of its owner if there is one. It
+// returns the hold, or if the conditions do not hold, what there is.
+func (s *Store) grant(ctx context.Context, v *view, e, own *entry, lease clientv3.LeaseID) (h *entry, next *view, err error) {
+	if err := e.decode(); err != nil {
+		return nil, nil, err
+	}
+	var op clientv3.Op
+	var token uint64
+	switch {
+	case own != nil:
+		op, token = v.again(e, own, lease)
+	case e.create > 0:
+		op = e.keys.next(e, lease)
+	default:
+		op = e.keys.enter(e, lease, e.keys.look())
+	}
+	revision, next, err := s.try(ctx, v.dir, op)
+	if revision == 0 {
+		return nil, next, err
+	}
+	return e.becomes(revision, token, lease), nil, nil
+}
+
+// becomes is the hold that a transaction has made of a request.
+func (e *entry) becomes(revision int64, token uint64, lease clientv3.LeaseID) *entry {
+	h := *e
+	h.key, h.held, h.place, h.create, h.mod, h.lease = e.keys.hold, true, e.create, revision, revision, lease
+	if h.token = token; token == 0 {
+		h.token = tokenAt(revision)
+	}
+	return &h
+}
+
+// promote makes the hold of a waiter, on the lease of its place, and returns what there
+// is after that.
+func (s *Store) promote(ctx context.Context, v *view, w *entry) (*view, error) {
+	h, next, err := s.grant(ctx, v, w, ofOwner(v.holds, w.keys.tag), w.lease)
+	if h != nil {
+		return s.look(ctx, v.dir)
+	}
+	return next, err
+}
+
+// advance brings a request as far as the model allows now. It returns its hold and the
+// view that has it or that it was granted upon; or the verdict by which it is none.
+// A place that the view does not have any more is not taken again.
+func (s *Store) advance(ctx context.Context, v *view, e *entry, lease clientv3.LeaseID) (h *entry, d verdict, _ *view, err error) {
+	for {
+		if h := find(v.holds, e.id); h != nil {
+			return h, d, v, nil
+		}
+		if w := find(v.queue, e.id); w != nil {
+			e = w
+		} else if e.create > 0 || v.buried[e.id] {
+			return nil, verdict{}, v, nil
+		}
+		d = v.judge(e)
+		var next *view
+		switch {
+		case d.before != nil:
+			next, err = s.promote(ctx, v, d.before)
+		case d.granted:
+			h, next, err = s.grant(ctx, v, e, d.own, lease)
+		default:
+			return nil, d, v, nil
+		}
+		if err != nil {
+			return nil, d, nil, err
+		}
+		if h != nil {
+			v.holds = append(v.holds, h)
+			return h, d, v, nil
+		}
+		v = next
+	}
+}
+
+// settle makes the holds of all waiters that the model has granted.
+func (s *Store) settle(ctx context.Context, dir string) (*view, error) {
+	v, err := s.look(ctx, dir)
+	for err == nil {
+		due, _ := v.settled()
+		if len(due) == 0 {
+			return v, nil
+		}
+		v, err = s.promote(ctx, v, due[0])
+	}
+	return nil, err
+}

@@ -1,0 +1,36 @@
+package etcd
+
+import (
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Guard returns a condition for a transaction of the caller's own: it commits only while
+// the hold h, such as a *dlock.Hold, is there. A hold that this handle does not have gives
+// a condition that never holds. Guard sends nothing. The transaction has to go to the
+// same cluster, and its user needs the right to read the keys of the lock.
+//
+//	client.Txn(ctx).If(locks.Guard(hold)).Then(clientv3.OpPut("config", "new")).Commit()
+func (s *Store) Guard(h interface {
+	Name() string
+	Token() uint64
+}) clientv3.Cmp {
+	dir := s.keys.dir(h.Name())
+	key, create := s.records.withToken(dir, h.Token())
+	if key == "" {
+		return clientv3.Compare(clientv3.CreateRevision(dir), "<", 0)
+	}
+	return still(key, create)
+}
+
+// withToken finds the key of a hold. An owner's holds of one name may have the same token,
+// and while one of them is there so is the lock.
+func (rs *records) withToken(dir string, token uint64) (key string, create int64) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	for _, r := range rs.m {
+		if r.state == holding && r.token == token && r.keys.dir == dir {
+			return r.keys.hold, r.create
+		}
+	}
+	return "", 0
+}
