@@ -52,6 +52,7 @@ func (a *ask) run(ctx context.Context) (store.Grant, error) {
 	var v *view
 	var err error
 	if k.state != waiting {
+		s.releases.wait(ctx, a.keys.dir)
 		if a.lease, err = s.leaseFor(ctx, a.r, holdsFor(a.req.TTL), a.atLeast()); err != nil {
 			if a.fresh {
 				s.records.forget(a.r) // nothing was sent

@@ -57,6 +57,8 @@ type Store struct {
 	records records
 	watches watches
 
+	releases releases
+
 	sinks *sinks.Sinks
 
 	ctx   context.Context // ends with the handle
@@ -107,6 +109,7 @@ func newStore(ctx context.Context, c *clientv3.Client, opts *Options) (*Store, e
 	s.leases = leases{s: s, m: make(map[leaseKind]*shards)}
 	s.records = records{s: s, m: make(map[string]*record)}
 	s.watches = watches{s: s, m: make(map[string]*nameWatch)}
+	s.releases = releases{m: make(map[string]chan struct{})}
 	s.tasks.Go(s.findOrphans)
 	s.tasks.Go(func() { s.sinks.Deliver(s.ctx) })
 	return s, nil

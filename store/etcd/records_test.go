@@ -47,7 +47,9 @@ func recordOf(s *Store, id string) *record {
 }
 
 // held is what an answer said of a hold.
-func held(revision int64, token uint64) *entry { return &entry{held: true, create: revision, mod: revision, token: token} }
+func held(revision int64, token uint64) *entry {
+	return &entry{held: true, create: revision, mod: revision, token: token}
+}
 
 // An answer that was asked for earlier, and says less, does not change what is known.
 func TestLateAnswerIsStale(t *testing.T) {

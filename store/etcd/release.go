@@ -3,6 +3,8 @@ package etcd
 import (
 	"context"
 	"errors"
+	"sync"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -18,6 +20,7 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 		return err
 	}
 	k := s.keys.keysOf(ref.Name, ref.Owner, ref.ID, ref.Mode)
+	defer s.releases.begin(k.dir)()
 	r := s.records.find(ref.ID)
 	if r != nil {
 		s.watches.leave(r)
@@ -41,6 +44,48 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 		return store.ErrLost
 	}
 	return nil
+}
+
+// releaseWait is how long at most a request waits for a release of its handle.
+const releaseWait = 10 * time.Millisecond
+
+// releases are the names for which this handle has a release under way. A request for
+// such a name waits for its answer: sent at once it would find the hold, take a place and
+// need another transaction to be granted.
+type releases struct {
+	mu sync.Mutex
+	m  map[string]chan struct{} // closed when the release is answered
+}
+
+func (rs *releases) begin(dir string) (end func()) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if rs.m[dir] != nil {
+		return func() {}
+	}
+	answered := make(chan struct{})
+	rs.m[dir] = answered
+	return func() {
+		rs.mu.Lock()
+		defer rs.mu.Unlock()
+		delete(rs.m, dir)
+		close(answered)
+	}
+}
+
+func (rs *releases) wait(ctx context.Context, dir string) {
+	rs.mu.Lock()
+	answered := rs.m[dir]
+	rs.mu.Unlock()
+	if answered == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, releaseWait)
+	defer cancel()
+	select {
+	case <-answered:
+	case <-ctx.Done():
+	}
 }
 
 // remove deletes the keys of an id, and reports whether there was one. Its place may
