@@ -61,15 +61,11 @@ func (ls *leases) revokeUnused() {
 	ctx, cancel := context.WithTimeout(context.Background(), farewell)
 	defer cancel()
 	var wg sync.WaitGroup
-	ls.mu.Lock()
-	for _, sh := range ls.m {
-		for _, l := range sh.all {
-			if l.keys == 0 && !l.dead() {
-				wg.Go(func() { ls.s.client.Revoke(ctx, l.id) })
-			}
+	for _, l := range ls.list() {
+		if l.keys == 0 { // nothing of the handle runs any more
+			wg.Go(func() { ls.s.client.Revoke(ctx, l.id) })
 		}
 	}
-	ls.mu.Unlock()
 	wg.Wait()
 }
 

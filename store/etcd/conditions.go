@@ -10,18 +10,12 @@ import (
 // are not. They refer to no revision that was read before, except create revisions of
 // keys that they also want to be there; so they hold in whatever data the server has.
 
-// between is a condition on all keys from one to before another.
-func between(from, to string, result string, revision int64) clientv3.Cmp {
-	return clientv3.Compare(clientv3.CreateRevision(from), result, revision).WithRange(to)
+// none is that there is no key from one to before another.
+func none(from, to string) clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(from), "=", 0).WithRange(to)
 }
 
-// none is that there is no key from one to before another.
-func none(from, to string) clientv3.Cmp { return between(from, to, "=", 0) }
-
-// no is that a key is not there.
-func no(key string) clientv3.Cmp { return clientv3.Compare(clientv3.CreateRevision(key), "=", 0) }
-
-// still is that a key is there, and the one that was created then.
+// still is that a key is there, and the one that was created then; 0: that it is not there.
 func still(key string, create int64) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(key), "=", create)
 }
@@ -32,81 +26,68 @@ func (k idKeys) to(kind string) string   { return k.dir + kind + "0" } // the ch
 
 // noForeign is that there is no key before those of holds and waiters, where version 1
 // had its own.
-func (k idKeys) noForeign() clientv3.Cmp {
-	return none(k.to(kindRefused), k.from(kindReadWaiter))
-}
-
-// free says how a new request is granted: an exclusive one if there is neither hold nor
-// waiter, a shared one if there is neither a waiter, nor an exclusive hold, nor one of its
-// owner.
-func (k idKeys) free(mode store.Mode) []clientv3.Cmp {
-	if mode == store.Exclusive {
-		return []clientv3.Cmp{none(k.to(kindRefused), k.to(kindWrite)), no(k.refused)}
-	}
-	return []clientv3.Cmp{
-		none(k.to(kindRefused), k.to(kindWriteWaiter)), none(k.from(kindWrite), k.to(kindWrite)),
-		k.noOwn(kindRead), no(k.refused),
-	}
-}
+func (k idKeys) noForeign() clientv3.Cmp { return none(k.to(kindRefused), k.from(kindReadWaiter)) }
 
 // noOwn is that the owner has no hold of a kind.
 func (k idKeys) noOwn(kind string) clientv3.Cmp {
-	own := k.dir + kind + "/" + k.tag
-	return none(own+"/", own+"0")
-}
-
-// notThere is that the id has no key.
-func (k idKeys) notThere() []clientv3.Cmp {
-	return []clientv3.Cmp{no(k.hold), no(k.place), no(k.refused)}
-}
-
-// enter is the transaction that grants a new request on a free name, or else does
-// otherwise.
-func (k idKeys) enter(e *entry, lease clientv3.LeaseID, otherwise clientv3.Op) clientv3.Op {
-	put := clientv3.OpPut(k.hold, e.asHold(0), clientv3.WithLease(lease))
-	return clientv3.OpTxn(k.free(e.mode), []clientv3.Op{put}, []clientv3.Op{otherwise})
-}
-
-// take is the transaction that takes a place, and reads all there is after that.
-func (k idKeys) take(e *entry, lease clientv3.LeaseID) clientv3.Op {
-	put := clientv3.OpPut(k.place, e.asWaiter(), clientv3.WithLease(lease))
-	return clientv3.OpTxn(k.notThere(), []clientv3.Op{put, k.look()}, []clientv3.Op{k.look()})
+	return none(k.from(kind)+k.tag+"/", k.from(kind)+k.tag+"0")
 }
 
 // look reads all there is of the name.
 func (k idKeys) look() clientv3.Op { return clientv3.OpGet(k.dir, clientv3.WithPrefix()) }
 
+// enter is the transaction that grants a new request on a free name, or else does
+// otherwise: for an exclusive one there is neither hold nor waiter, for a shared one
+// neither a waiter, nor an exclusive hold, nor one of its owner.
+func (k idKeys) enter(e *entry, lease clientv3.LeaseID, otherwise clientv3.Op) clientv3.Op {
+	conditions := []clientv3.Cmp{none(k.to(kindRefused), k.to(kindWrite)), still(k.refused, 0)}
+	if e.mode == store.Shared {
+		conditions = []clientv3.Cmp{
+			none(k.to(kindRefused), k.to(kindWriteWaiter)), none(k.from(kindWrite), k.to(kindWrite)),
+			k.noOwn(kindRead), still(k.refused, 0),
+		}
+	}
+	put := clientv3.OpPut(k.hold, e.asHold(0), clientv3.WithLease(lease))
+	return clientv3.OpTxn(conditions, []clientv3.Op{put}, []clientv3.Op{otherwise})
+}
+
+// take is the transaction that takes a place, and reads all there is after that. A
+// re-entry or an upgrade never takes one.
+func (k idKeys) take(e *entry, lease clientv3.LeaseID) clientv3.Op {
+	put := clientv3.OpPut(k.place, e.asWaiter(), clientv3.WithLease(lease))
+	return clientv3.OpTxn([]clientv3.Cmp{
+		still(k.place, 0), still(k.refused, 0), k.noOwn(kindRead), k.noOwn(kindWrite),
+	}, []clientv3.Op{put, k.look()}, []clientv3.Op{k.look()})
+}
+
 // next is the transaction that makes the hold of a waiter whose owner has no hold: when
 // there is no earlier waiter, and for a writer no hold, for a reader no exclusive one.
 func (k idKeys) next(e *entry, lease clientv3.LeaseID) clientv3.Op {
 	conditions := []clientv3.Cmp{
-		still(k.place, e.create), k.noForeign(),
-		between(k.from(kindReadWaiter), k.to(kindWriteWaiter), ">", e.create-1),
+		still(k.place, e.create), k.noForeign(), none(k.from(kindWrite), k.to(kindWrite)),
+		clientv3.Compare(clientv3.CreateRevision(k.from(kindReadWaiter)), ">", e.create-1).WithRange(k.to(kindWriteWaiter)),
 	}
 	if e.mode == store.Exclusive {
-		conditions = append(conditions, none(k.from(kindRead), k.to(kindWrite)))
+		conditions = append(conditions, none(k.from(kindRead), k.to(kindRead)))
 	} else {
-		conditions = append(conditions, none(k.from(kindWrite), k.to(kindWrite)), k.noOwn(kindRead))
+		conditions = append(conditions, k.noOwn(kindRead))
 	}
-	return clientv3.OpTxn(conditions,
-		[]clientv3.Op{clientv3.OpDelete(k.place), clientv3.OpPut(k.hold, e.asHold(0), clientv3.WithLease(lease))},
-		[]clientv3.Op{k.look()})
+	return clientv3.OpTxn(conditions, k.makeHold(e, 0, lease), []clientv3.Op{k.look()})
 }
 
-// again is the transaction that makes a hold of an owner who has one, own: a re-entry,
+// makeHold makes the hold of a request, and ends its place if it has one.
+func (k idKeys) makeHold(e *entry, token uint64, lease clientv3.LeaseID) []clientv3.Op {
+	return []clientv3.Op{clientv3.OpDelete(k.place), clientv3.OpPut(k.hold, e.asHold(token), clientv3.WithLease(lease))}
+}
+
+// again is the transaction that makes a hold of an owner that has one, own: a re-entry,
 // with the token of that, or an upgrade, with a new one.
 func (v *view) again(e, own *entry, lease clientv3.LeaseID) (op clientv3.Op, token uint64) {
-	k := e.keys
-	conditions := []clientv3.Cmp{still(own.key, own.create), no(k.hold), no(k.refused)}
-	var then []clientv3.Op
-	if e.create > 0 {
-		conditions, then = append(conditions, still(k.place, e.create)), append(then, clientv3.OpDelete(k.place))
-	} else {
-		conditions = append(conditions, no(k.place))
-	}
+	k := e.idKeys
+	conditions := []clientv3.Cmp{still(own.key, own.create), still(k.hold, 0), still(k.refused, 0), still(k.place, e.create)}
 	if token = own.token; own.mode == store.Shared && e.mode == store.Exclusive {
 		token = 0
-		tag := k.dir + kindRead + "/" + k.tag
+		tag := k.from(kindRead) + k.tag
 		conditions = append(conditions, k.noForeign(), none(k.from(kindWrite), k.to(kindWrite)),
 			none(k.from(kindRead), tag+"/"), none(tag+"0", k.to(kindRead)))
 		// While the first writer waits no reader behind it is due.
@@ -117,6 +98,5 @@ func (v *view) again(e, own *entry, lease clientv3.LeaseID) (op clientv3.Op, tok
 			}
 		}
 	}
-	then = append(then, clientv3.OpPut(k.hold, e.asHold(token), clientv3.WithLease(lease)))
-	return clientv3.OpTxn(conditions, then, []clientv3.Op{k.look()}), token
+	return clientv3.OpTxn(conditions, k.makeHold(e, token, lease), []clientv3.Op{k.look()}), token
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -21,6 +20,8 @@ const (
 	maxTokens  = 1 << tokenShift
 )
 
+func tokenAt(revision int64) uint64 { return uint64(revision) << tokenShift }
+
 // format is the version of keys and values. Version 1 had its keys elsewhere.
 const format = 2
 
@@ -30,8 +31,8 @@ const ownRevision = "create_revision * 65536"
 
 // entry is a hold or a waiter.
 type entry struct {
-	keys   idKeys
-	key    string // keys.hold or keys.place
+	idKeys
+	key    string // hold or place
 	id     string
 	held   bool
 	mode   store.Mode
@@ -42,7 +43,6 @@ type entry struct {
 
 	owner  string // its first six characters
 	token  uint64 // of a hold
-	place  int64  // of a hold that waited: the create revision of its place
 	tokens int    // how many to reserve
 	ttl    time.Duration
 	wait   time.Duration
@@ -53,7 +53,6 @@ type entry struct {
 type value struct {
 	Format int    `json:"dlock"`
 	Token  string `json:"token,omitempty"`
-	Place  int64  `json:"place,omitempty"`
 	Owner  string `json:"owner"`
 	Label  string `json:"label,omitempty"`
 	TTL    string `json:"ttl"`
@@ -63,16 +62,20 @@ type value struct {
 
 func newEntry(k idKeys, req store.Request) *entry {
 	return &entry{
-		keys: k, key: k.place, id: req.ID, mode: req.Mode, owner: store.Short(req.Owner), tokens: req.Tokens,
+		idKeys: k, key: k.place, id: req.ID, mode: req.Mode, owner: store.Short(req.Owner), tokens: req.Tokens,
 		ttl: req.TTL, wait: req.WaitTTL, label: req.Label,
 	}
 }
 
-// request is what an entry was asked for by, as far as it says so.
-func (e *entry) request(name, owner string) store.Request {
-	return store.Request{
-		Name: name, Owner: owner, ID: e.id, Mode: e.mode, TTL: e.ttl, WaitTTL: e.wait, Tokens: e.tokens, Label: e.label,
+// becomes is the hold that a transaction has made of a request, with its own token if token
+// is 0.
+func (e *entry) becomes(revision int64, token uint64, lease clientv3.LeaseID) *entry {
+	h := *e
+	h.key, h.held, h.create, h.mod, h.lease = e.hold, true, revision, revision, lease
+	if h.token = token; token == 0 {
+		h.token = tokenAt(revision)
 	}
+	return &h
 }
 
 func (e *entry) asWaiter() string { return e.encode("") }
@@ -86,36 +89,21 @@ func (e *entry) asHold(token uint64) string {
 }
 
 func (e *entry) encode(token string) string {
-	v := value{Format: format, Token: token, Owner: e.owner, Label: e.label, TTL: e.ttl.String(), Wait: e.wait.String(), Tokens: e.tokens}
-	switch {
-	case token != "" && !e.held:
-		v.Place = e.create
-	case token != "":
-		v.Place = e.place
-	}
-	var b bytes.Buffer
-	out := json.NewEncoder(&b)
-	out.SetEscapeHTML(false)
-	out.Encode(v) // cannot fail: there are only strings and numbers
-	return strings.TrimSuffix(b.String(), "\n")
+	text, _ := json.Marshal(value{format, token, e.owner, e.label, e.ttl.String(), e.wait.String(), e.tokens}) // cannot fail
+	return string(text)
 }
 
 // parseEntry reads a key, and the value of a hold. A waiter's value is decoded when it is
 // needed, since a queue may be long. An error matches ErrForeignKey.
 func parseEntry(dir string, kv *mvccpb.KeyValue) (*entry, error) {
-	key := string(kv.Key)
-	kind, tag, id, ok := split(dir, key)
+	p, ok := parse(dir, string(kv.Key))
 	if !ok || !bytes.HasPrefix(kv.Value, valueBegins) {
 		return nil, foreign(dir)
 	}
 	e := &entry{
-		key: key, id: id, held: kind == kindRead || kind == kindWrite,
+		idKeys: p.idKeys, key: string(kv.Key), id: p.id, held: !p.waits(), mode: p.mode,
 		create: kv.CreateRevision, mod: kv.ModRevision, lease: clientv3.LeaseID(kv.Lease), text: kv.Value,
 	}
-	if kind == kindRead || kind == kindReadWaiter {
-		e.mode = store.Shared
-	}
-	e.keys = keysIn(dir, tag, id, e.mode)
 	if e.held {
 		return e, e.decode()
 	}
@@ -125,33 +113,30 @@ func parseEntry(dir string, kv *mvccpb.KeyValue) (*entry, error) {
 var valueBegins = fmt.Appendf(nil, `{"dlock":%d,`, format)
 
 // decode reads the value, once. An error matches ErrForeignKey.
-func (e *entry) decode() error {
+func (e *entry) decode() (err error) {
 	if e.text == nil {
 		return nil
 	}
 	var v value
-	err := json.Unmarshal(e.text, &v)
-	if err == nil {
+	if err = json.Unmarshal(e.text, &v); err == nil {
 		e.ttl, err = time.ParseDuration(v.TTL)
 	}
 	if err == nil {
 		e.wait, err = time.ParseDuration(v.Wait)
 	}
 	switch {
-	case !e.held || err != nil:
+	case err != nil || !e.held:
 	case v.Token == ownRevision:
 		e.token = tokenAt(e.create)
 	default:
 		e.token, err = strconv.ParseUint(v.Token, 10, 64)
 	}
 	if err != nil {
-		return foreign(e.keys.dir)
+		return foreign(e.dir)
 	}
-	e.text, e.owner, e.label, e.tokens, e.place = nil, v.Owner, v.Label, v.Tokens, v.Place
+	e.text, e.owner, e.label, e.tokens = nil, v.Owner, v.Label, v.Tokens
 	return nil
 }
-
-func tokenAt(revision int64) uint64 { return uint64(revision) << tokenShift }
 
 // foreign names the lock and no id, which is not to be shown.
 func foreign(dir string) error {

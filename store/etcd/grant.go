@@ -6,8 +6,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// try runs a transaction that grants or else reads all there is of the name. It
-// returns the revision of a grant, or the view.
+// try runs a transaction that changes something or else reads all there is of the name. It
+// returns the revision of the change, or the view.
 func (s *Store) try(ctx context.Context, dir string, op clientv3.Op) (revision int64, v *view, err error) {
 	answer, err := s.client.Do(ctx, op)
 	if err != nil {
@@ -35,7 +35,7 @@ func (s *Store) look(ctx context.Context, dir string) (*view, error) {
 }
 
 // grant makes the hold of a request, building on a hold of its owner if there is one. It
-// returns the hold, or if the conditions do not hold, what there is.
+// returns the hold or, if the conditions do not hold, what there is.
 func (s *Store) grant(ctx context.Context, v *view, e, own *entry, lease clientv3.LeaseID) (h *entry, next *view, err error) {
 	if err := e.decode(); err != nil {
 		return nil, nil, err
@@ -46,9 +46,9 @@ func (s *Store) grant(ctx context.Context, v *view, e, own *entry, lease clientv
 	case own != nil:
 		op, token = v.again(e, own, lease)
 	case e.create > 0:
-		op = e.keys.next(e, lease)
+		op = e.next(e, lease)
 	default:
-		op = e.keys.enter(e, lease, e.keys.look())
+		op = e.enter(e, lease, e.look())
 	}
 	revision, next, err := s.try(ctx, v.dir, op)
 	if revision == 0 {
@@ -57,20 +57,10 @@ func (s *Store) grant(ctx context.Context, v *view, e, own *entry, lease clientv
 	return e.becomes(revision, token, lease), nil, nil
 }
 
-// becomes is the hold that a transaction has made of a request.
-func (e *entry) becomes(revision int64, token uint64, lease clientv3.LeaseID) *entry {
-	h := *e
-	h.key, h.held, h.place, h.create, h.mod, h.lease = e.keys.hold, true, e.create, revision, revision, lease
-	if h.token = token; token == 0 {
-		h.token = tokenAt(revision)
-	}
-	return &h
-}
-
 // promote makes the hold of a waiter, on the lease of its place, and returns what there
 // is after that.
 func (s *Store) promote(ctx context.Context, v *view, w *entry) (*view, error) {
-	h, next, err := s.grant(ctx, v, w, ofOwner(v.holds, w.keys.tag), w.lease)
+	h, next, err := s.grant(ctx, v, w, ofOwner(v.holds, w.tag), w.lease)
 	if h != nil {
 		return s.look(ctx, v.dir)
 	}
@@ -81,7 +71,7 @@ func (s *Store) promote(ctx context.Context, v *view, w *entry) (*view, error) {
 // view that has it or that it was granted upon; or the verdict by which it is none.
 // A place that the view does not have any more is not taken again.
 func (s *Store) advance(ctx context.Context, v *view, e *entry, lease clientv3.LeaseID) (h *entry, d verdict, _ *view, err error) {
-	for {
+	for err == nil {
 		if h := find(v.holds, e.id); h != nil {
 			return h, d, v, nil
 		}
@@ -90,9 +80,8 @@ func (s *Store) advance(ctx context.Context, v *view, e *entry, lease clientv3.L
 		} else if e.create > 0 || v.buried[e.id] {
 			return nil, verdict{}, v, nil
 		}
-		d = v.judge(e)
-		var next *view
-		switch {
+		next := v
+		switch d = v.judge(e); {
 		case d.before != nil:
 			next, err = s.promote(ctx, v, d.before)
 		case d.granted:
@@ -100,15 +89,13 @@ func (s *Store) advance(ctx context.Context, v *view, e *entry, lease clientv3.L
 		default:
 			return nil, d, v, nil
 		}
-		if err != nil {
-			return nil, d, nil, err
-		}
 		if h != nil {
 			v.holds = append(v.holds, h)
 			return h, d, v, nil
 		}
 		v = next
 	}
+	return nil, d, nil, err
 }
 
 // settle makes the holds of all waiters that the model has granted.
@@ -122,4 +109,23 @@ func (s *Store) settle(ctx context.Context, dir string) (*view, error) {
 		v, err = s.promote(ctx, v, due[0])
 	}
 	return nil, err
+}
+
+// rehang puts a hold or a place on another lease. It returns the next view if the key is
+// not as it was read.
+func (s *Store) rehang(ctx context.Context, e *entry, lease clientv3.LeaseID) (*view, error) {
+	if err := e.decode(); err != nil {
+		return nil, err
+	}
+	text := e.asWaiter()
+	if e.held {
+		text = e.asHold(e.token)
+	}
+	revision, next, err := s.try(ctx, e.dir, clientv3.OpTxn(
+		[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(e.key), "=", e.mod)},
+		[]clientv3.Op{clientv3.OpPut(e.key, text, clientv3.WithLease(lease))}, []clientv3.Op{e.look()}))
+	if revision > 0 {
+		e.mod, e.lease = revision, lease
+	}
+	return next, err
 }

@@ -28,8 +28,8 @@ func (rs *records) withToken(dir string, token uint64) (key string, create int64
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	for _, r := range rs.m {
-		if r.state == holding && r.token == token && r.keys.dir == dir {
-			return r.keys.hold, r.create
+		if r.state == holding && r.token == token && r.dir == dir {
+			return r.hold, r.create
 		}
 	}
 	return "", 0

@@ -92,13 +92,8 @@ func (s *Store) List(ctx context.Context) ([]string, error) {
 		}
 		for _, kv := range answer.Kvs {
 			key := string(kv.Key)
-			dir, ok := s.keys.dirOf(key)
-			kind, _, _, known := split(dir, key)
-			if !ok || !known || kind == kindRefused {
-				continue
-			}
-			name, ok := s.keys.name(dir)
-			if !ok {
+			name, dir, ok := s.keys.split(key)
+			if p, known := parse(dir, key); !ok || !known || p.kind == kindRefused {
 				continue
 			}
 			if len(names) == 0 || names[len(names)-1] != name { // keys come in order

@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -21,27 +20,15 @@ const maxKeys = 256
 type lease struct {
 	id   clientv3.LeaseID
 	kind leaseKind
-	keys int // guarded by leases.mu
+	turn chan struct{} // holds one: whoever has it renews the lease
 
-	foreign  bool            // another handle's, which is not renewed here
-	checked  time.Time       // when its keys were looked at for orphans, by one goroutine
-	suspects map[string]bool // keys that had no record then
-	renewing chan struct{}   // holds one: whoever has it renews the lease
-
-	mu    sync.Mutex
+	// Guarded by leases.mu.
+	keys  int
 	until time.Time // it certainly lives until then; zero: the server does not know it
-}
 
-func (l *lease) remains(now time.Time) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.until.Sub(now)
-}
-
-func (l *lease) dead() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.until.IsZero()
+	// Of findOrphans.
+	checked  time.Time
+	suspects map[string]bool
 }
 
 // leaseKind keeps holds and places apart: places end together with their process, but a
@@ -56,59 +43,43 @@ func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.
 
 func holdsFor(ttl time.Duration) leaseKind { return leaseKind{seconds: seconds(ttl)} }
 
-func placesFor(wait time.Duration) leaseKind {
-	return leaseKind{seconds: seconds(wait), places: true}
-}
+func placesFor(wait time.Duration) leaseKind { return leaseKind{seconds: seconds(wait), places: true} }
 
 // granted is how long the leases of a kind last. Those of ten seconds and more last a
 // tenth longer than needed, so that one renewal serves all that is renewed in that time.
 // Those of places last a second longer at least: a grant makes a hold that is to last
 // WaitTTL from then, and renewals once a second suffice for that.
 func (k leaseKind) granted() int64 {
-	slack := k.seconds / 10
 	if k.places {
-		slack = max(slack, 1)
+		return k.seconds + max(k.seconds/10, 1)
 	}
-	return k.seconds + slack
+	return k.seconds + k.seconds/10
 }
 
 // leases are those of a handle.
 type leases struct {
-	s  *Store
-	mu sync.Mutex
-	m  map[leaseKind]*shards
+	s   *Store
+	mu  sync.Mutex
+	m   map[leaseKind][]*lease
+	new chan struct{} // holds one: whoever has it asks for a new lease
 }
 
-// shards are the leases of one kind.
-type shards struct {
-	granting chan struct{} // holds one: whoever has it asks for a new lease
-	all      []*lease
+// remains is how long a lease certainly lives on.
+func (ls *leases) remains(l *lease, now time.Time) time.Duration {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return l.until.Sub(now)
 }
 
-// of returns the shards of a kind. Callers have mu.
-func (ls *leases) of(kind leaseKind) *shards {
-	sh := ls.m[kind]
-	if sh == nil {
-		sh = &shards{granting: make(chan struct{}, 1)}
-		ls.m[kind] = sh
-	}
-	return sh
-}
-
-// room returns a lease that has room for one more key, and counts that key; nil if there
-// is none that lives.
+// room returns a living lease that has room for one more key, and counts that key; or nil.
 func (ls *leases) room(kind leaseKind) *lease {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	now := time.Now()
-	sh := ls.of(kind)
-	for i := len(sh.all) - 1; i >= 0; i-- {
-		l := sh.all[i]
-		if left := l.remains(now); left <= 0 {
-			if l.dead() || l.keys == 0 {
-				sh.all = slices.Delete(sh.all, i, i+1)
-			}
-		} else if l.keys < maxKeys {
+	for i, now := len(ls.m[kind])-1, time.Now(); i >= 0; i-- {
+		switch l := ls.m[kind][i]; {
+		case l.until.Before(now) && (l.until.IsZero() || l.keys == 0):
+			ls.m[kind] = slices.Delete(ls.m[kind], i, i+1)
+		case l.until.After(now) && l.keys < maxKeys:
 			l.keys++
 			return l
 		}
@@ -118,21 +89,20 @@ func (ls *leases) room(kind leaseKind) *lease {
 
 // leave gives up the room of a key.
 func (ls *leases) leave(l *lease) {
-	if l == nil {
-		return
+	if l != nil {
+		ls.mu.Lock()
+		l.keys--
+		ls.mu.Unlock()
 	}
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	l.keys--
 }
 
 // list is all leases that are not known to be dead.
 func (ls *leases) list() (all []*lease) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	for _, sh := range ls.m {
-		for _, l := range sh.all {
-			if !l.dead() {
+	for _, some := range ls.m {
+		for _, l := range some {
+			if !l.until.IsZero() {
 				all = append(all, l)
 			}
 		}
@@ -150,6 +120,15 @@ func (ls *leases) have(id clientv3.LeaseID) *lease {
 	return nil
 }
 
+// drop forgets a lease that the server does not know any more.
+func (ls *leases) drop(l *lease) {
+	if l != nil {
+		ls.mu.Lock()
+		l.until = time.Time{}
+		ls.mu.Unlock()
+	}
+}
+
 // take returns a lease with room for one more key, which is counted, and lives at least for
 // atLeast from now.
 func (ls *leases) take(ctx context.Context, kind leaseKind, atLeast time.Duration) (*lease, error) {
@@ -161,12 +140,11 @@ func (ls *leases) take(ctx context.Context, kind leaseKind, atLeast time.Duratio
 				return nil, err
 			}
 		}
-		err := ls.s.renewLease(ctx, l, atLeast)
+		err := ls.renew(ctx, l, atLeast)
 		if err == nil {
 			return l, nil
 		}
-		ls.leave(l)
-		if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		if ls.leave(l); !isLeaseGone(err) {
 			return nil, err
 		}
 	}
@@ -174,99 +152,62 @@ func (ls *leases) take(ctx context.Context, kind leaseKind, atLeast time.Duratio
 
 // grant asks for a new lease, unless another caller has got one with room meanwhile.
 func (ls *leases) grant(ctx context.Context, kind leaseKind) (*lease, error) {
-	ls.mu.Lock()
-	sh := ls.of(kind)
-	ls.mu.Unlock()
 	select {
-	case sh.granting <- struct{}{}:
-		defer func() { <-sh.granting }()
+	case ls.new <- struct{}{}:
+		defer func() { <-ls.new }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 	if l := ls.room(kind); l != nil {
 		return l, nil
 	}
-	id, until, err := ls.s.grantLease(ctx, kind.granted())
+	sent := time.Now()
+	answer, err := ls.s.client.Grant(ctx, kind.granted())
 	if err != nil {
 		return nil, err
 	}
-	l := &lease{id: id, kind: kind, keys: 1, until: until, checked: time.Now(), renewing: make(chan struct{}, 1)}
+	l := &lease{id: answer.ID, kind: kind, keys: 1, until: sent.Add(time.Duration(answer.TTL) * time.Second), turn: make(chan struct{}, 1), checked: sent}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	sh.all = append(sh.all, l)
+	ls.m[kind] = append(ls.m[kind], l)
 	return l, nil
 }
 
-// drop forgets a lease that the server does not know any more.
-func (ls *leases) drop(l *lease) {
-	if l == nil {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.until = time.Time{}
-}
-
-// grantLease asks for a lease and says until when it certainly lives.
-func (s *Store) grantLease(ctx context.Context, seconds int64) (clientv3.LeaseID, time.Time, error) {
-	sent := time.Now()
-	answer, err := s.client.Grant(ctx, seconds)
-	if err != nil {
-		return 0, time.Time{}, err
-	}
-	return answer.ID, sent.Add(time.Duration(answer.TTL) * time.Second), nil
-}
-
-// renewLease sees to it that a lease lives at least for atLeast from now. It sends one
-// request for all callers that come while it is under way. rpctypes.ErrLeaseNotFound: the
-// lease is dead.
-func (s *Store) renewLease(ctx context.Context, l *lease, atLeast time.Duration) error {
-	if l.remains(time.Now()) >= atLeast {
+// renew sees to it that a lease lives at least for atLeast from now. It sends one request
+// for all callers that come while it is under way. rpctypes.ErrLeaseNotFound: the lease is
+// dead.
+func (ls *leases) renew(ctx context.Context, l *lease, atLeast time.Duration) error {
+	began := time.Now()
+	if ls.remains(l, began) >= atLeast {
 		return nil
 	}
-	began := time.Now()
 	select {
-	case l.renewing <- struct{}{}:
-		defer func() { <-l.renewing }()
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if l.remains(began) >= atLeast {
+	ls.mu.Lock()
+	known := l.until
+	ls.mu.Unlock()
+	switch {
+	case known.IsZero():
+		return rpctypes.ErrLeaseNotFound
+	case known.Sub(began) >= atLeast:
 		return nil
 	}
-	if l.dead() {
-		return rpctypes.ErrLeaseNotFound
+	sent := time.Now()
+	answer, err := ls.s.client.KeepAliveOnce(clientv3.WithRequireLeader(ctx), l.id)
+	if isLeaseGone(err) {
+		ls.drop(l)
 	}
-	until, err := s.keepAlive(ctx, l.id)
 	if err != nil {
-		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-			s.leases.drop(l)
-		}
 		return err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if until.After(l.until) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if until := sent.Add(time.Duration(answer.TTL) * time.Second); until.After(l.until) {
 		l.until = until
 	}
 	return nil
-}
-
-// keepAlive renews a lease once.
-func (s *Store) keepAlive(ctx context.Context, id clientv3.LeaseID) (until time.Time, err error) {
-	sent := time.Now()
-	answer, err := s.client.KeepAliveOnce(clientv3.WithRequireLeader(ctx), id)
-	if err != nil {
-		return time.Time{}, err
-	}
-	return sent.Add(time.Duration(answer.TTL) * time.Second), nil
-}
-
-// revoke ends a lease that nothing else hangs on, or leaves that to time. Close waits for it.
-func (s *Store) revoke(id clientv3.LeaseID) {
-	s.tasks.Go(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), farewell)
-		defer cancel()
-		s.client.Revoke(ctx, id)
-	})
 }

@@ -42,23 +42,16 @@ func (s *Store) checkLease(l *lease) {
 		return
 	}
 	suspects := make(map[string]bool)
-	for _, b := range answer.Keys {
-		key := string(b)
-		dir, _ := s.keys.dirOf(key)
-		kind, tag, id, ok := split(dir, key)
-		if !ok || kind == kindRefused || s.records.find(id) != nil {
+	for _, key := range answer.Keys {
+		_, dir, _ := s.keys.split(string(key))
+		p, ok := parse(dir, string(key))
+		if !ok || p.kind == kindRefused || s.records.find(p.id) != nil {
 			continue
 		}
-		if !l.suspects[key] {
-			suspects[key] = true
+		if suspects[string(key)] = true; !l.suspects[string(key)] {
 			continue
 		}
-		mode := store.Exclusive
-		if kind == kindRead || kind == kindReadWaiter {
-			mode = store.Shared
-		}
-		r, fresh := s.records.track(store.Request{ID: id, Mode: mode}, keysIn(dir, tag, id, mode))
-		if fresh {
+		if r, fresh := s.records.track(store.Request{ID: p.id, Mode: p.mode}, p.idKeys); fresh {
 			s.records.expire(r)
 		}
 	}

@@ -12,29 +12,28 @@ import (
 // long as any hold on it is renewed, each record has a deadline of its own, at which the
 // handle deletes its keys.
 type record struct {
-	req  store.Request
-	keys idKeys
+	req store.Request
+	idKeys
 
 	// Guarded by records.mu.
-	deadline time.Time
-	ending   bool          // its keys are being deleted
-	retry    time.Time     // when deleting them is tried again
-	pause    time.Duration // between these tries
-	answers  int           // how many answers have been noted
-	revision int64         // of the last of them
 	known
-	holdRoom  *lease // in which its hold is counted
-	placeRoom *lease // in which its place is counted, which may have become a hold
+	deadline  time.Time
+	ending    bool          // its keys are being deleted
+	retry     time.Time     // when deleting them is tried again
+	pause     time.Duration // between these tries
+	revision  int64         // of the last answer that was noted
+	holdRoom  *lease        // in which its hold is counted
+	placeRoom *lease        // in which its place is counted, which may have become a hold
 }
 
 // known is what the last answer said of an id.
 type known struct {
-	state  state
-	create int64  // of the key of the hold or the place
-	token  uint64 // of a hold
-	place  int64  // of a hold that waited: the create revision of its place
-	lease  *lease // that the hold hangs on; nil if it is not one of this handle
-	over   bool   // the deadline has passed
+	state   state
+	create  int64  // of the key of the hold or the place
+	token   uint64 // of a hold
+	lease   *lease // that the hold hangs on; nil if it is not one of this handle
+	answers int    // how many have been noted
+	over    bool   // the deadline has passed
 }
 
 type state int
@@ -51,19 +50,24 @@ type records struct {
 	mu sync.Mutex
 	m  map[string]*record
 	on bool // the sweeper runs
-
-	toEnd  []*record
-	enders int // how many goroutines delete keys
 }
 
 // track makes a record of a request that is about to be sent, or finds the one there
 // is. Whatever becomes of the request, its keys go in the end.
 func (rs *records) track(req store.Request, keys idKeys) (r *record, fresh bool) {
+	return rs.trackBut(nil, req, keys)
+}
+
+// trackBut is track that replaces the record old, which has ended or is about to.
+func (rs *records) trackBut(old *record, req store.Request, keys idKeys) (r *record, fresh bool) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	r = rs.m[req.ID]
-	if fresh = r == nil; fresh {
-		r = &record{req: req, keys: keys, deadline: time.Now().Add(max(req.TTL, req.WaitTTL))}
+	if fresh = r == old || r == nil; fresh {
+		r = &record{req: req, idKeys: keys, deadline: time.Now().Add(max(req.TTL, req.WaitTTL))}
+		if old != nil {
+			r.holdRoom, r.placeRoom, old.holdRoom, old.placeRoom = old.holdRoom, old.placeRoom, nil, nil
+		}
 		rs.m[req.ID] = r
 		if !rs.on {
 			rs.on = rs.s.tasks.Go(rs.sweep)
@@ -79,6 +83,9 @@ func (rs *records) find(id string) *record {
 	return rs.m[id]
 }
 
+// is reports whether the record is that of its id still.
+func (rs *records) is(r *record) bool { return rs.find(r.req.ID) == r }
+
 // forget ends a record whose keys are gone.
 func (rs *records) forget(r *record) {
 	rs.mu.Lock()
@@ -92,54 +99,62 @@ func (rs *records) forget(r *record) {
 	rs.s.leases.leave(place)
 }
 
-// is reports whether the record is that of its id still.
-func (rs *records) is(r *record) bool { return rs.find(r.req.ID) == r }
-
-// reads is a copy of what may change, and how many answers it is from.
-func (rs *records) reads(r *record) (k known, answers int) {
+// reads is a copy of what may change.
+func (rs *records) reads(r *record) known {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	k = r.known
-	k.over = r.ending || !time.Now().Before(r.deadline)
-	return k, r.answers
+	r.over = r.ending || !time.Now().Before(r.deadline)
+	return r.known
 }
 
-// stale reports whether an answer to a request that was sent after so many answers is
-// older than what has been noted since. A cluster that lost its data begins at revision 1
-// again, so a low revision alone does not make an answer old.
-func (r *record) stale(since int, revision int64) bool {
-	return r.answers != since && revision < r.revision
+// note notes what an answer said to a request that was sent when the record was as since.
+// An answer that is older than what has been noted in between is not. A cluster that lost
+// its data begins at revision 1 again, so a low revision alone does not make an answer old.
+// Callers have mu.
+func (r *record) note(since known, revision int64, k known) bool {
+	if r.answers != since.answers && revision < r.revision {
+		return false
+	}
+	k.answers, r.revision = r.answers+1, revision
+	r.known = k
+	return true
 }
 
-func (r *record) note(revision int64, k known) {
-	r.answers++
-	r.revision, r.known = revision, k
-}
+// live reports whether the record stands and its keys are not being deleted. Callers
+// have mu.
+func (rs *records) live(r *record) bool { return !r.ending && rs.m[r.req.ID] == r }
 
-// noteHold notes a hold that an answer told of. It reports false if the record has ended,
-// or its keys are being deleted.
-func (rs *records) noteHold(r *record, since int, h *entry, revision int64, l *lease, ttl time.Duration) bool {
+// noteHold notes a hold that an answer told of, which lasts for ttl at least. It reports
+// false if the record has ended, or its keys are being deleted.
+func (rs *records) noteHold(r *record, since known, h *entry, revision int64, l *lease, ttl time.Duration) bool {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	if r.ending || rs.m[r.req.ID] != r {
+	if !rs.live(r) {
 		return false
 	}
 	deadline := time.Now().Add(ttl)
 	if r.state == holding && r.deadline.After(deadline) {
 		deadline = r.deadline
 	}
-	if !r.stale(since, revision) {
-		r.note(revision, known{state: holding, create: h.create, token: h.token, place: h.place, lease: l})
-	}
+	r.note(since, revision, known{state: holding, create: h.create, token: h.token, lease: l})
 	if r.state == holding {
 		r.deadline = deadline
 	}
 	return true
 }
 
-// noteLease notes the lease that a hold was moved to.
-func (rs *records) noteLease(r *record, since int, h *entry, l *lease, ttl time.Duration) bool {
-	return rs.noteHold(r, since, h, h.mod, l, ttl) && rs.noteRenewed(r, ttl)
+// notePlace notes a place that an answer told of. It reports false if the record has
+// ended, or its keys are being deleted.
+func (rs *records) notePlace(r *record, since known, w *entry, revision int64) bool {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if !rs.live(r) {
+		return false
+	}
+	if r.note(since, revision, known{state: waiting, create: w.create}) {
+		r.deadline = time.Now().Add(r.req.WaitTTL)
+	}
+	return true
 }
 
 // noteRenewed moves the deadline of a hold. It reports false if its time was up.
@@ -147,86 +162,51 @@ func (rs *records) noteRenewed(r *record, ttl time.Duration) bool {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	now := time.Now()
-	if r.ending || !now.Before(r.deadline) || rs.m[r.req.ID] != r {
+	if !rs.live(r) || !now.Before(r.deadline) {
 		return false
 	}
 	r.deadline = now.Add(ttl)
 	return true
 }
 
-// notePlace notes a place that an answer told of. It reports false if the record has
-// ended, or its keys are being deleted.
-func (rs *records) notePlace(r *record, since int, w *entry, revision int64) bool {
+// placeRoomOf returns the lease in which the record's place is counted, or nil.
+func (rs *records) placeRoomOf(r *record) *lease {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	if r.ending || rs.m[r.req.ID] != r {
-		return false
-	}
-	if !r.stale(since, revision) {
-		r.note(revision, known{state: waiting, create: w.create})
-		r.deadline = time.Now().Add(r.req.WaitTTL)
-	}
-	return true
-}
-
-// room returns the lease in which the record's hold, or place, is counted; nil if there is
-// none or it is of another kind by now.
-func (rs *records) room(r *record, kind leaseKind) *lease {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	l := r.holdRoom
-	if kind.places {
-		l = r.placeRoom
-	}
-	if l == nil || l.kind != kind || l.dead() {
-		return nil
-	}
-	return l
+	return r.placeRoom
 }
 
 // setRoom notes the lease in which the record's hold, or place, is counted.
 func (rs *records) setRoom(r *record, l *lease) {
 	rs.mu.Lock()
-	old := &r.holdRoom
+	room := &r.holdRoom
 	if l.kind.places {
-		old = &r.placeRoom
+		room = &r.placeRoom
 	}
-	gone := *old
-	if *old = l; rs.m[r.req.ID] != r {
-		gone, *old = l, nil
+	gone := *room
+	if *room = l; rs.m[r.req.ID] != r {
+		gone, *room = l, nil
 	}
 	rs.mu.Unlock()
 	rs.s.leases.leave(gone)
 }
 
 // leaseFor returns a lease for a key of the record, which lives at least for atLeast.
-func (s *Store) leaseFor(ctx context.Context, r *record, kind leaseKind, atLeast time.Duration) (*lease, error) {
-	if l := s.records.room(r, kind); l != nil {
-		if err := s.renewLease(ctx, l, atLeast); err == nil || !isLeaseGone(err) {
+func (rs *records) leaseFor(ctx context.Context, r *record, kind leaseKind, atLeast time.Duration) (*lease, error) {
+	rs.mu.Lock()
+	l := r.holdRoom
+	if kind.places {
+		l = r.placeRoom
+	}
+	rs.mu.Unlock()
+	if l != nil && l.kind == kind {
+		if err := rs.s.leases.renew(ctx, l, atLeast); !isLeaseGone(err) {
 			return l, err
 		}
 	}
-	l, err := s.leases.take(ctx, kind, atLeast)
-	if err != nil {
-		return nil, err
+	l, err := rs.s.leases.take(ctx, kind, atLeast)
+	if err == nil {
+		rs.setRoom(r, l)
 	}
-	s.records.setRoom(r, l)
-	return l, nil
-}
-
-// renew returns the record of an id whose former one has ended or is about to: the one
-// that another call has made meanwhile, or a new one.
-func (rs *records) renew(old *record) (r *record, fresh bool) {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	if r = rs.m[old.req.ID]; r != nil && r != old {
-		return r, false
-	}
-	r = &record{req: old.req, keys: old.keys, deadline: time.Now().Add(max(old.req.TTL, old.req.WaitTTL))}
-	r.holdRoom, r.placeRoom, old.holdRoom, old.placeRoom = old.holdRoom, old.placeRoom, nil, nil
-	rs.m[old.req.ID] = r
-	if !rs.on {
-		rs.on = rs.s.tasks.Go(rs.sweep)
-	}
-	return r, true
+	return l, err
 }

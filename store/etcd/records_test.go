@@ -55,18 +55,18 @@ func held(revision int64, token uint64) *entry {
 func TestLateAnswerIsStale(t *testing.T) {
 	inVitro(t, func(t *testing.T, s *Store) {
 		r, older, newer := recordOf(s, "1"), &lease{id: 1}, &lease{id: 2}
-		_, early := s.records.reads(r)
+		early := s.records.reads(r)
 		s.records.noteHold(r, early, held(4, 40), 4, newer, time.Hour)
 		s.records.noteHold(r, early, held(4, 40), 3, older, time.Hour)
-		if k, _ := s.records.reads(r); k.lease != newer {
+		if k := s.records.reads(r); k.lease != newer {
 			t.Errorf("the hold is noted on lease %d", k.lease.id)
 		}
 		s.records.notePlace(r, early, &entry{create: 2}, 3)
-		if k, _ := s.records.reads(r); k.state != holding || k.token != 40 {
+		if k := s.records.reads(r); k.state != holding || k.token != 40 {
 			t.Errorf("the hold is noted as %+v", k)
 		}
 		s.records.notePlace(r, early, &entry{create: 5}, 6)
-		if k, _ := s.records.reads(r); k.state != waiting || k.create != 5 {
+		if k := s.records.reads(r); k.state != waiting || k.create != 5 {
 			t.Errorf("the place is noted as %+v", k)
 		}
 	})
@@ -76,11 +76,11 @@ func TestLateAnswerIsStale(t *testing.T) {
 func TestAnswerAfterALossOfData(t *testing.T) {
 	inVitro(t, func(t *testing.T, s *Store) {
 		r, l := recordOf(s, "1"), &lease{id: 1}
-		_, since := s.records.reads(r)
+		since := s.records.reads(r)
 		s.records.notePlace(r, since, &entry{create: 5000}, 5000)
-		_, since = s.records.reads(r)
+		since = s.records.reads(r)
 		s.records.noteHold(r, since, held(20, 30), 20, l, time.Hour)
-		if k, _ := s.records.reads(r); k.lease != l || k.state != holding {
+		if k := s.records.reads(r); k.lease != l || k.state != holding {
 			t.Errorf("the hold is noted as %+v", k)
 		}
 	})
@@ -118,7 +118,7 @@ func TestManyEndAtOnce(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		for n := range 5000 {
-			if k, _ := s.records.reads(s.records.find(fmt.Sprint(n))); !k.over {
+			if k := s.records.reads(s.records.find(fmt.Sprint(n))); !k.over {
 				t.Fatalf("the hold %d is not over", n)
 			}
 		}

@@ -39,7 +39,6 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 		s.records.forget(r)
 		s.watches.leave(r) // again: an answer that came late may have had it wait
 	}
-	s.watches.gone(k.dir, k.place, k.hold)
 	if !found {
 		return store.ErrLost
 	}
@@ -97,7 +96,7 @@ func (s *Store) remove(ctx context.Context, k idKeys) (found bool, err error) {
 
 // bury is remove that also leaves a key by which the id is refused for ref.TTL.
 func (s *Store) bury(ctx context.Context, k idKeys, ref store.Ref) (found bool, err error) {
-	lease, _, err := s.grantLease(ctx, seconds(ref.TTL))
+	lease, err := s.client.Grant(ctx, seconds(ref.TTL))
 	if err != nil {
 		if errors.Is(err, rpctypes.ErrNoSpace) { // as a late request will find too
 			s.remove(ctx, k)
@@ -105,9 +104,13 @@ func (s *Store) bury(ctx context.Context, k idKeys, ref store.Ref) (found bool, 
 		return false, err
 	}
 	answer, err := s.client.Txn(ctx).Then(clientv3.OpDelete(k.place), clientv3.OpDelete(k.hold),
-		clientv3.OpPut(k.refused, tombstone, clientv3.WithLease(lease))).Commit()
+		clientv3.OpPut(k.refused, tombstone, clientv3.WithLease(lease.ID))).Commit()
 	if err != nil {
-		s.revoke(lease)
+		s.tasks.Go(func() { // or it ends in its time
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), farewell)
+			defer cancel()
+			s.client.Revoke(ctx, lease.ID)
+		})
 		return false, err
 	}
 	return deleted(answer) > 0, nil

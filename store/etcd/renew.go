@@ -29,7 +29,7 @@ func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
 		rec := s.records.find(ref.ID)
 		var k known
 		if rec != nil {
-			k, _ = s.records.reads(rec)
+			k = s.records.reads(rec)
 		}
 		switch {
 		case k.over:
@@ -68,7 +68,7 @@ func (r *renewal) lease(l *lease, holds []renewed) {
 	for _, h := range holds {
 		longest = max(longest, r.holds[h.i].TTL)
 	}
-	err := r.s.renewLease(r.ctx, l, longest)
+	err := r.s.leases.renew(r.ctx, l, longest)
 	if isLeaseGone(err) {
 		err = store.ErrLost
 	}
@@ -92,8 +92,8 @@ const maxTxnOps = 128
 func (r *renewal) attached(l *lease, holds []renewed) {
 	conditions, looks := make([]clientv3.Cmp, len(holds)), make([]clientv3.Op, len(holds))
 	for k, h := range holds {
-		conditions[k] = clientv3.Compare(clientv3.LeaseValue(h.r.keys.hold), "=", l.id)
-		looks[k] = clientv3.OpGet(h.r.keys.hold, clientv3.WithKeysOnly())
+		conditions[k] = clientv3.Compare(clientv3.LeaseValue(h.r.hold), "=", l.id)
+		looks[k] = clientv3.OpGet(h.r.hold, clientv3.WithKeysOnly())
 	}
 	answer, err := r.s.client.Txn(r.ctx).If(conditions...).Else(looks...).Commit()
 	switch half := len(holds) / 2; {

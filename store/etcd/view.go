@@ -22,13 +22,10 @@ type view struct {
 }
 
 func parseView(dir string, rev int64, kvs []*mvccpb.KeyValue) (*view, error) {
-	v := &view{dir: dir, rev: rev}
+	v := &view{dir: dir, rev: rev, buried: make(map[string]bool)}
 	for _, kv := range kvs {
-		if kind, _, id, ok := split(dir, string(kv.Key)); ok && kind == kindRefused {
-			if v.buried == nil {
-				v.buried = make(map[string]bool)
-			}
-			v.buried[id] = true
+		if p, ok := parse(dir, string(kv.Key)); ok && p.kind == kindRefused {
+			v.buried[p.id] = true
 			continue
 		}
 		e, err := parseEntry(dir, kv)
@@ -48,50 +45,44 @@ func parseView(dir string, rev int64, kvs []*mvccpb.KeyValue) (*view, error) {
 	return v, nil
 }
 
+func index(entries []*entry, id string) int {
+	return slices.IndexFunc(entries, func(e *entry) bool { return e.id == id })
+}
+
 func find(entries []*entry, id string) *entry {
-	i := slices.IndexFunc(entries, func(e *entry) bool { return e.id == id })
-	if i < 0 {
-		return nil
+	if i := index(entries, id); i >= 0 {
+		return entries[i]
 	}
-	return entries[i]
+	return nil
 }
 
 // ofOwner is the hold of an owner that counts most: an exclusive one, then the one with
 // the greatest token.
 func ofOwner(holds []*entry, tag string) (own *entry) {
 	for _, h := range holds {
-		if h.keys.tag == tag && (own == nil || own.mode == store.Shared && (h.mode == store.Exclusive || h.token >= own.token)) {
+		if h.tag == tag && (own == nil || own.mode == store.Shared && (h.mode == store.Exclusive || h.token >= own.token)) {
 			own = h
 		}
 	}
 	return own
 }
 
-// reenters is rule 2: whether the owner's holds allow a request, and as an upgrade.
-func reenters(holds []*entry, e *entry) (allowed, upgrade bool) {
-	own := ofOwner(holds, e.keys.tag)
+// allows is rule 2 for an owner with holds, and else rule 3 without the queue. An upgrade
+// is refused if other owners hold.
+func allows(holds []*entry, e *entry) (ok, refused bool) {
+	own, others, conflict := ofOwner(holds, e.tag), false, false
+	for _, h := range holds {
+		if h.tag != e.tag {
+			others, conflict = true, conflict || h.mode == store.Exclusive || e.mode == store.Exclusive
+		}
+	}
 	switch {
 	case own == nil:
-		return false, false
+		return !conflict, false
 	case own.mode == store.Exclusive || e.mode == store.Shared:
 		return true, false
 	}
-	for _, h := range holds {
-		if h.keys.tag != e.keys.tag {
-			return false, true
-		}
-	}
-	return true, true
-}
-
-// compatible is rule 3 without the queue, for an owner without holds.
-func compatible(holds []*entry, e *entry) bool {
-	for _, h := range holds {
-		if h.keys.tag != e.keys.tag && (h.mode == store.Exclusive || e.mode == store.Exclusive) {
-			return false
-		}
-	}
-	return true
+	return !others, others
 }
 
 // settled is what the model makes of a view: the waiters that it has granted by now,
@@ -99,41 +90,19 @@ func compatible(holds []*entry, e *entry) bool {
 // be waiters that are granted and have no hold yet.
 func (v *view) settled() (due, rest []*entry) {
 	holds, rest := slices.Clone(v.holds), slices.Clone(v.queue)
-	grant := func(i int) {
+	for len(rest) > 0 {
+		i := 0
+		if ok, _ := allows(holds, rest[0]); !ok {
+			i = slices.IndexFunc(rest, func(e *entry) bool {
+				ok, _ := allows(holds, e)
+				return ok && ofOwner(holds, e.tag) != nil
+			})
+		}
+		if i < 0 {
+			break
+		}
 		due, holds = append(due, rest[i]), append(holds, rest[i])
 		rest = slices.Delete(rest, i, i+1)
-	}
-	// Waiters ahead of the place that a hold was granted from were granted before it.
-	var from int64
-	for _, h := range v.holds {
-		if from = max(from, h.place); h.place == 0 {
-			from = v.rev + 1
-		}
-	}
-	head := func() bool {
-		e := rest[0]
-		if ofOwner(holds, e.keys.tag) != nil {
-			allowed, _ := reenters(holds, e)
-			return allowed
-		}
-		return compatible(holds, e)
-	}
-	for len(rest) > 0 && rest[0].create < from && head() {
-		grant(0)
-	}
-	for len(rest) > 0 {
-		sibling := slices.IndexFunc(rest, func(e *entry) bool {
-			allowed, _ := reenters(holds, e)
-			return allowed
-		})
-		switch {
-		case sibling >= 0:
-			grant(sibling)
-		case head():
-			grant(0)
-		default:
-			return due, rest
-		}
 	}
 	return due, rest
 }
@@ -148,14 +117,14 @@ type verdict struct {
 
 // judge says what becomes of a request that is no hold yet.
 func (v *view) judge(e *entry) verdict {
-	if len(v.queue) == 0 {
-		return v.decide(v.holds, nil, e)
-	}
 	due, rest := v.settled()
-	own := ofOwner(v.holds, e.keys.tag)
-	d := verdict{granted: true, own: own}
-	if find(due, e.id) == nil {
-		d = v.decide(append(slices.Clone(v.holds), due...), rest, e)
+	d := verdict{granted: true, own: ofOwner(v.holds, e.tag)}
+	if index(due, e.id) < 0 {
+		holds := append(slices.Clone(v.holds), due...)
+		d.granted, d.upgrade = allows(holds, e)
+		if ofOwner(holds, e.tag) == nil && len(rest) > 0 && rest[0].id != e.id {
+			d.granted = false
+		}
 	}
 	// Holds are made in the order of the queue, and those of its owner before a request
 	// builds on them.
@@ -163,77 +132,40 @@ func (v *view) judge(e *entry) verdict {
 		if w.id == e.id {
 			break
 		}
-		first := d.granted && own == nil && (e.create == 0 || w.create < e.create)
-		if first || w.keys.tag == e.keys.tag {
+		first := d.granted && d.own == nil && (e.create == 0 || w.create < e.create)
+		if first || w.tag == e.tag {
 			return verdict{before: w}
 		}
 	}
 	return d
 }
 
-func (v *view) decide(holds, rest []*entry, e *entry) verdict {
-	if own := ofOwner(holds, e.keys.tag); own != nil {
-		allowed, upgrade := reenters(holds, e)
-		return verdict{granted: allowed, own: own, upgrade: upgrade && !allowed}
-	}
-	first := len(rest) == 0 || rest[0].id == e.id
-	return verdict{granted: first && compatible(holds, e)}
-}
-
 // ahead are the keys that have to go before a waiter can be granted: those of the holds in
 // its way, or only that of the waiter before it, so that a hand-over wakes one.
 func (v *view) ahead(e *entry) map[string]bool {
 	keys := make(map[string]bool)
-	if ofOwner(v.holds, e.keys.tag) == nil {
-		for i := len(v.queue) - 1; i >= 0; i-- {
-			if v.queue[i].create < e.create {
-				keys[v.queue[i].key] = true
-				return keys
-			}
-		}
+	if i := index(v.queue, e.id); i > 0 && ofOwner(v.holds, e.tag) == nil {
+		keys[v.queue[i-1].key] = true
+		return keys
 	}
 	for _, h := range v.holds {
-		if h.keys.tag != e.keys.tag && (e.mode == store.Exclusive || h.mode == store.Exclusive) {
+		if h.tag != e.tag && (e.mode == store.Exclusive || h.mode == store.Exclusive) {
 			keys[h.key] = true
 		}
 	}
 	return keys
 }
 
-// count is how many holds an owner has.
-func (v *view) count(tag string) (n int) {
+// answer is what a request is told that is not held: its position, until when the holds in
+// its way run out unless renewed, and the label of one of them. Each place behind the head
+// adds 2 ms, 40 ms at most, so that waiters do not ask all at once.
+func (v *view) answer(e *entry) store.Grant {
+	g := store.Grant{Position: index(v.queue, e.id) + 1, Retry: time.Millisecond}
 	for _, h := range v.holds {
-		if h.keys.tag == tag {
-			n++
+		if h.tag != e.tag {
+			g.Retry, g.HeldBy = max(g.Retry, h.ttl), h.label
 		}
 	}
-	return n
-}
-
-// position is that of a waiter, from 1; 0: none.
-func (v *view) position(id string) int {
-	return slices.IndexFunc(v.queue, func(e *entry) bool { return e.id == id }) + 1
-}
-
-// heldBy is the label of a hold of another owner.
-func (v *view) heldBy(tag string) string {
-	for _, h := range v.holds {
-		if h.keys.tag != tag {
-			return h.label
-		}
-	}
-	return ""
-}
-
-// retry is when the holds in the way run out unless renewed, at the latest, and
-// 2 ms more for each place behind the head, 40 ms at most. etcd looks for dead
-// leases every half second.
-func (v *view) retry(tag string, position int) time.Duration {
-	wait := time.Millisecond
-	for _, h := range v.holds {
-		if h.keys.tag != tag {
-			wait = max(wait, h.ttl)
-		}
-	}
-	return wait + time.Duration(min(max(position-1, 0), 20))*2*time.Millisecond
+	g.Retry += time.Duration(min(max(g.Position-1, 0), 20)) * 2 * time.Millisecond
+	return g
 }

@@ -15,147 +15,123 @@ const (
 
 // waiter is a request of this handle that has a place.
 type waiter struct {
-	n *nameWatch
+	*nameWatch
 	r *record
 
 	// Guarded by watches.mu.
 	create int64           // of its place
 	ahead  map[string]bool // the keys that have to go before it asks
 	busy   bool            // it is asking
-	again  bool            // something went while it was asking
+	looks  bool            // it looks before it tries to be granted
 }
 
-// wake has the waiter ask. Callers have watches.mu.
-func (w *waiter) wake() {
-	if w.busy {
-		w.again = true
-		return
-	}
-	w.busy, w.again = true, false
-	if !w.n.ws.s.tasks.Go(w.ask) {
-		w.busy = false
+// wake has the waiter ask. One that is asking finds out by what the watch has told since.
+// Callers have watches.mu.
+func (w *waiter) wake(looks bool) {
+	if !w.busy {
+		w.busy, w.looks = w.ws.s.tasks.Go(w.ask), looks
 	}
 }
 
 // ask asks until the waiter is granted, has to wait on, or waits no more.
 func (w *waiter) ask() {
-	pause := firstRetry
-	for {
-		told := w.begin()
-		_, since := w.n.ws.s.records.reads(w.r)
-		ctx, cancel := context.WithTimeout(w.n.ws.s.ctx, callTimeout)
-		h, v, err := w.try(ctx)
-		if err == nil && h != nil {
-			w.granted(ctx, h, since, max(h.mod, revisionOf(v)))
-			cancel()
+	s := w.ws.s
+	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
+		ctx, cancel := context.WithTimeout(s.ctx, callTimeout)
+		done, err := w.tryOnce(ctx)
+		cancel()
+		if done {
 			return
 		}
-		cancel()
 		if err == nil {
-			if w.waitsOn(v, told) {
-				return
-			}
+			pause = firstRetry / 2
 			continue
 		}
-		if !sleep(w.n.ws.s.ctx, pause) || !w.wanted() {
+		over := !sleep(s.ctx, pause)
+		w.ws.mu.Lock()
+		if w.busy = !over && w.waiting[w.r.req.ID] == w; !w.busy {
+			w.ws.mu.Unlock()
 			return
 		}
-		pause = min(2*pause, lastRetry)
+		w.ws.mu.Unlock()
 	}
 }
 
-func revisionOf(v *view) int64 {
-	if v == nil {
-		return 0
-	}
-	return v.rev
-}
-
-// begin notes what the watch has told by now.
-func (w *waiter) begin() (told int64) {
-	w.n.ws.mu.Lock()
-	defer w.n.ws.mu.Unlock()
-	w.again = false
-	return w.n.told
-}
-
-// try makes the hold if it can be made, at first without knowing what there is.
-func (w *waiter) try(ctx context.Context) (h *entry, v *view, err error) {
-	s, r := w.n.ws.s, w.r
-	w.n.ws.mu.Lock()
-	create := w.create
-	w.n.ws.mu.Unlock()
-	l, err := s.leaseFor(ctx, r, placesFor(r.req.WaitTTL), 0)
+// tryOnce makes the hold if it can be made now. It reports false if the waiter has to ask
+// again.
+func (w *waiter) tryOnce(ctx context.Context) (done bool, err error) {
+	s, r := w.ws.s, w.r
+	e := newEntry(r.idKeys, r.req)
+	w.ws.mu.Lock()
+	told, looks := w.told, w.looks
+	e.create = w.create
+	w.ws.mu.Unlock()
+	since := s.records.reads(r)
+	l, err := s.records.leaseFor(ctx, r, placesFor(r.req.WaitTTL), 0)
 	if err != nil {
-		return nil, nil, err
+		return false, err
 	}
-	e := newEntry(r.keys, r.req)
-	e.create = create
-	revision, v, err := s.try(ctx, w.n.dir, r.keys.next(e, l.id))
-	if revision > 0 {
-		return e.becomes(revision, 0, l.id), nil, nil
+	var h *entry
+	var v *view
+	var revision int64
+	if looks {
+		v, err = s.look(ctx, w.dir)
+	} else if revision, v, err = s.try(ctx, w.dir, r.next(e, l.id)); revision > 0 {
+		h = e.becomes(revision, 0, l.id)
 	}
-	if err == nil {
-		h, _, v, err = s.advance(ctx, v, e, l.id)
+	if err == nil && h == nil {
+		if h, _, v, err = s.advance(ctx, v, e, l.id); err == nil {
+			revision = v.rev
+		}
 	}
-	if isLeaseGone(err) {
+	switch {
+	case isLeaseGone(err):
 		s.leases.drop(l)
+		return false, err
+	case err != nil:
+		return false, err
+	case h == nil:
+		return w.waitsOn(v, told), nil
 	}
-	return h, v, err
+	w.granted(ctx, h, since, max(h.mod, revision))
+	return true, nil
 }
 
 // granted notes a hold that the waiter has become, sees to it that it lasts WaitTTL, and
-// tells of it. If that fails, the request asks again and is told then.
-func (w *waiter) granted(ctx context.Context, h *entry, since int, revision int64) {
-	s, r := w.n.ws.s, w.r
-	if !s.watches.granted(r, h.create) {
+// tells of it. If that fails, the request is told to ask again.
+func (w *waiter) granted(ctx context.Context, h *entry, since known, revision int64) {
+	s, r := w.ws.s, w.r
+	if !s.watches.leave(r) {
 		return
 	}
-	l := s.leases.have(h.lease)
-	if l == nil || s.renewLease(ctx, l, r.req.WaitTTL) != nil {
-		s.sinks.Push(store.Event{ID: h.id})
-		return
+	event := store.Event{ID: h.id}
+	if l := s.leases.have(h.lease); l != nil && s.leases.renew(ctx, l, r.req.WaitTTL) == nil {
+		if !s.records.noteHold(r, since, h, revision, l, r.req.WaitTTL) {
+			return
+		}
+		event.Token = h.token
 	}
-	if s.records.noteHold(r, since, h, revision, l, r.req.WaitTTL) {
-		s.sinks.Push(store.Event{ID: h.id, Token: h.token})
-	}
+	s.sinks.Push(event)
 }
 
 // waitsOn has the waiter wait for what is in its way by a view. It reports false if it has
 // to ask again, since keys have gone meanwhile.
 func (w *waiter) waitsOn(v *view, told int64) bool {
-	s := w.n.ws.s
-	e := find(v.queue, w.r.req.ID)
-	w.n.ws.mu.Lock()
-	defer w.n.ws.mu.Unlock()
-	switch {
-	case w.n.waiting[w.r.req.ID] != w:
-		w.busy = false
-		w.n.gone(w.r.keys.hold)
-		return true
+	w.ws.mu.Lock()
+	defer w.ws.mu.Unlock()
+	switch e := find(v.queue, w.r.req.ID); {
+	case w.waiting[w.r.req.ID] != w:
 	case v.rev < told: // the data is another, though the watch has not heard of it
-		w.n.restart()
-		w.n.told = 0
-	case w.again || v.rev < w.n.told:
+		w.told = 0
+		w.restart()
+	case v.rev < w.told:
+		w.looks = false
 		return false
+	case e == nil: // its place was lost with the data, perhaps
+		w.ws.s.sinks.Push(store.Event{ID: w.r.req.ID})
+	default:
+		w.create, w.ahead = e.create, v.ahead(e)
 	}
 	w.busy = false
-	if e == nil {
-		w.n.gone(w.r.keys.hold)
-		s.sinks.Push(store.Event{ID: w.r.req.ID})
-		return true
-	}
-	w.create, w.ahead = e.create, v.ahead(e)
 	return true
-}
-
-// wanted reports whether the waiter still waits.
-func (w *waiter) wanted() bool {
-	w.n.ws.mu.Lock()
-	defer w.n.ws.mu.Unlock()
-	if w.n.waiting[w.r.req.ID] == w {
-		return true
-	}
-	w.busy = false
-	return false
 }
