@@ -125,3 +125,35 @@ func (m *Member) signal(pause bool) *process.Process {
 	m.paused = pause
 	return m.proc
 }
+
+// Save keeps a copy of what the cluster knows now, as a snapshot would. It stops all
+// members for that and starts them again. GoBack gives the cluster that copy back in the
+// place of what it knows, as a restore of the snapshot does: revisions fall, and keys and
+// leases of that time are there again.
+func (c *Cluster) Save() { c.stopped(func(m *Member) error { return os.CopyFS(m.data+".saved", os.DirFS(m.data)) }) }
+
+// GoBack restores what Save has kept; see there.
+func (c *Cluster) GoBack() {
+	c.stopped(func(m *Member) error {
+		if err := os.RemoveAll(m.data); err != nil {
+			return err
+		}
+		return os.CopyFS(m.data, os.DirFS(m.data+".saved"))
+	})
+}
+
+// stopped calls f for each member while none of them runs.
+func (c *Cluster) stopped(f func(*Member) error) {
+	c.t.Helper()
+	for _, m := range c.Members {
+		m.Kill()
+	}
+	for _, m := range c.Members {
+		if err := f(m); err != nil {
+			c.t.Fatalf("etcdtest: cannot copy the data of the etcd server at %s: %v", m.Endpoint, err)
+		}
+	}
+	for _, m := range c.Members {
+		m.start()
+	}
+}

@@ -62,11 +62,16 @@ func (rs *records) due() (due []*record, left bool) {
 	return due, rs.on
 }
 
-// expire makes a record's time be up.
+// expire ends a record before its time.
 func (rs *records) expire(r *record) {
 	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	r.deadline = time.Time{}
+	r.deadline, r.ending, r.retry = time.Time{}, true, time.Now().Add(2*callTimeout)
+	rs.mu.Unlock()
+	rs.s.tasks.Go(func() {
+		ctx, cancel := context.WithTimeout(rs.s.ctx, callTimeout)
+		defer cancel()
+		rs.end(ctx, r)
+	})
 }
 
 // end deletes the keys of a record whose time is up. If that fails, the sweeper tries it
