@@ -41,6 +41,14 @@ var etcdFaults = []kind{
 			bit:   h.unknowns(0),
 		}
 	}},
+	{name: "snapshot restored", slow: true, on: onEtcd, loses: true, forgets: true, make: func(h *history) trouble {
+		return trouble{
+			lasts: h.between(h.plan.TTL/4, h.plan.TTL),
+			begin: func() { h.site.etcd.Save() },
+			end:   func() { h.site.etcd.GoBack() },
+			bit:   h.disturbed(50 * time.Millisecond),
+		}
+	}},
 	{name: "leader moves", on: []string{etcdThree}, make: func(h *history) trouble {
 		return trouble{
 			lasts: h.between(time.Second, 2*time.Second),

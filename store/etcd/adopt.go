@@ -6,8 +6,8 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// adopt makes a hold one of this handle's, on a lease for its TTL. What is known of it is
-// k, if there is a record of it.
+// adopt makes a hold one of this handle's, on a lease for its TTL. What is known of it is k, if there is a
+// record of it.
 func (s *Store) adopt(ctx context.Context, ref store.Ref, r *record, k known) error {
 	h, err := s.holdOf(ctx, ref, r, k)
 	if err != nil {
@@ -43,8 +43,8 @@ func (s *Store) adopt(ctx context.Context, ref store.Ref, r *record, k known) er
 	return nil
 }
 
-// holdOf is a hold as the handle knows it, or else as it is at the server, where a waiter
-// may be due to become one.
+// holdOf is a hold as the handle knows it, or else as it is at the server, where a waiter may be due to become
+// one.
 func (s *Store) holdOf(ctx context.Context, ref store.Ref, r *record, k known) (*entry, error) {
 	keys := s.keys.keysOf(ref.Name, ref.Owner, ref.ID, ref.Mode)
 	if k.state == holding {

@@ -26,10 +26,9 @@ type ask struct {
 	sent  bool          // the call may have written something
 }
 
-// Acquire implements [store.Store]. On a free name it takes one round trip, as does one
-// that is refused, and a repeated one that waits. The first to wait for a name takes up
-// to three. One more is for a lease, at the first request of a TTL and for each 256th
-// hold. It blocks until answered or ctx ends.
+// Acquire implements [store.Store]. On a free name it takes one round trip, as does one that is refused, and a
+// repeated one that waits. The first to wait for a name takes up to three. One more is for a lease, at the
+// first request of a TTL and for each 256th hold. It blocks until answered or ctx ends.
 func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
 	if err := s.ready(ctx); err != nil {
 		return store.Grant{}, err
@@ -94,8 +93,8 @@ func (a *ask) atLeast() time.Duration {
 	return a.req.TTL * 2 / 3
 }
 
-// otherwise is what happens if the name is not free: a look, or a place at once where
-// requests of this handle wait or did so lately.
+// otherwise is what happens if the name is not free: a look, or a place at once where requests of this handle
+// wait or did so lately.
 func (a *ask) otherwise(e *entry) clientv3.Op {
 	s := a.s
 	if !a.req.Queue || !s.watches.has(a.dir) {
@@ -109,9 +108,9 @@ func (a *ask) otherwise(e *entry) clientv3.Op {
 	return a.take(e, l.id)
 }
 
-// undo sees to it that a refused ask has left nothing: not a place that it took before it
-// met a foreign key, and not what etcd has written and says that it has no space
-// for. What the id had before is its caller's to release.
+// undo sees to it that a refused ask has left nothing: not a place that it took before it met a foreign key,
+// and not what etcd has written and says that it has no space for. What the id had before is its caller's to
+// release.
 func (a *ask) undo(ctx context.Context, refusal error) error {
 	if !a.fresh {
 		return refusal
@@ -179,13 +178,18 @@ func (a *ask) step(ctx context.Context, v *view) (g store.Grant, next *view, don
 		}
 		return g, next, false, err
 	}
+	// What a waiter is told is as the model has it: with the holds that are due.
+	if due, _ := v.settled(); len(due) > 0 {
+		next, err = s.promote(ctx, v, due[0])
+		return g, next, false, err
+	}
 	g.Token = tokenAt(v.rev) | (maxTokens - 1)
 	next, err = a.wait(ctx, v, w)
 	return g, next, err == nil && next == nil, err
 }
 
-// extend sees to it that a hold lasts for its TTL: on the lease for that, unless it hangs
-// on one that lives longer.
+// extend sees to it that a hold lasts for its TTL: on the lease for that, unless it hangs on one that lives
+// longer.
 func (a *ask) extend(ctx context.Context, h *entry, v *view) (*view, error) {
 	s := a.s
 	switch own := s.leases.have(h.lease); {
@@ -217,8 +221,8 @@ func (a *ask) wait(ctx context.Context, v *view, w *entry) (*view, error) {
 	s := a.s
 	noted := s.records.notePlace(a.r, a.since, w, v.rev)
 	if !noted {
-		// The time of the place was up before this answer came. If its key is written
-		// again, it is not the one that is being deleted.
+		// The time of the place was up before this answer came. If its key is written again, it is not the one
+		// that is being deleted.
 		a.r, _ = s.records.trackBut(a.r, a.req, a.idKeys)
 	}
 	l, err := a.placeLease(ctx)
@@ -240,8 +244,7 @@ func (a *ask) held(h *entry, revision int64, holds int) (store.Grant, error) {
 	s := a.s
 	s.watches.leave(a.r)
 	if !s.records.noteHold(a.r, a.since, h, revision, a.lease, a.req.TTL) {
-		// The time of the id was up before this answer came. A new record ends the hold
-		// if no call asks again.
+		// The time of the id was up before this answer came. A new record ends the hold if no call asks again.
 		r, fresh := s.records.trackBut(a.r, a.req, a.idKeys)
 		if time.Since(a.began) < a.req.TTL {
 			return store.Grant{}, errors.New("the time of its place was up before this answer came")

@@ -32,14 +32,13 @@ func (g *taskGroup) wait() {
 	g.wg.Wait()
 }
 
-// Listen implements [store.Store]. Sinks are called from one goroutine, one
-// after the other: one that blocks delays the other sinks' events, but no call.
+// Listen implements [store.Store]. Sinks are called from one goroutine, one after the other: one that blocks
+// delays the other sinks' events, but no call.
 func (s *Store) Listen(sink func(store.Event)) (stop func()) { return s.sinks.Listen(sink) }
 
-// Close implements [store.Store]. It ends the handle's watches, revokes those of
-// its leases that nothing hangs on, leaves the others to time, and closes the
-// client if [Open] made it. It takes up to two seconds if the server does not
-// answer.
+// Close implements [store.Store]. It ends the handle's watches, revokes those of its leases that nothing hangs
+// on, leaves the others to time, and closes the client if [Open] made it. It takes up to two seconds if the
+// server does not answer.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		s.stop()

@@ -6,9 +6,9 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// The conditions under which a transaction grants say which keys are there and which
-// are not. They refer to no revision that was read before, except create revisions of
-// keys that they also want to be there; so they hold in whatever data the server has.
+// The conditions under which a transaction grants say which keys are there and which are not. They refer to no
+// revision that was read before, except create revisions of keys that they also want to be there; so they hold
+// in whatever data the server has.
 
 // none is that there is no key from one to before another.
 func none(from, to string) clientv3.Cmp {
@@ -24,8 +24,7 @@ func still(key string, create int64) clientv3.Cmp {
 func (k idKeys) from(kind string) string { return k.dir + kind + "/" }
 func (k idKeys) to(kind string) string   { return k.dir + kind + "0" } // the character behind a slash
 
-// noForeign is that there is no key before those of holds and waiters, where version 1
-// had its own.
+// noForeign is that there is no key before those of holds and waiters, where version 1 had its own.
 func (k idKeys) noForeign() clientv3.Cmp { return none(k.to(kindRefused), k.from(kindReadWaiter)) }
 
 // noOwn is that the owner has no hold of a kind.
@@ -36,9 +35,9 @@ func (k idKeys) noOwn(kind string) clientv3.Cmp {
 // look reads all there is of the name.
 func (k idKeys) look() clientv3.Op { return clientv3.OpGet(k.dir, clientv3.WithPrefix()) }
 
-// enter is the transaction that grants a new request on a free name, or else does
-// otherwise: for an exclusive one there is neither hold nor waiter, for a shared one
-// neither a waiter, nor an exclusive hold, nor one of its owner.
+// enter is the transaction that grants a new request on a free name, or else does otherwise: for an exclusive
+// one there is neither hold nor waiter, for a shared one neither a waiter, nor an exclusive hold, nor one of
+// its owner.
 func (k idKeys) enter(e *entry, lease clientv3.LeaseID, otherwise clientv3.Op) clientv3.Op {
 	conditions := []clientv3.Cmp{none(k.to(kindRefused), k.to(kindWrite)), still(k.refused, 0)}
 	if e.mode == store.Shared {
@@ -51,8 +50,8 @@ func (k idKeys) enter(e *entry, lease clientv3.LeaseID, otherwise clientv3.Op) c
 	return clientv3.OpTxn(conditions, []clientv3.Op{put}, []clientv3.Op{otherwise})
 }
 
-// take is the transaction that takes a place, and reads all there is after that. A
-// re-entry or an upgrade never takes one.
+// take is the transaction that takes a place, and reads all there is after that. A re-entry or an upgrade never
+// takes one.
 func (k idKeys) take(e *entry, lease clientv3.LeaseID) clientv3.Op {
 	put := clientv3.OpPut(k.place, e.asWaiter(), clientv3.WithLease(lease))
 	return clientv3.OpTxn([]clientv3.Cmp{
@@ -60,8 +59,8 @@ func (k idKeys) take(e *entry, lease clientv3.LeaseID) clientv3.Op {
 	}, []clientv3.Op{put, k.look()}, []clientv3.Op{k.look()})
 }
 
-// next is the transaction that makes the hold of a waiter whose owner has no hold: when
-// there is no earlier waiter, and for a writer no hold, for a reader no exclusive one.
+// next is the transaction that makes the hold of a waiter whose owner has no hold: when there is no earlier
+// waiter, and for a writer no hold, for a reader no exclusive one.
 func (k idKeys) next(e *entry, lease clientv3.LeaseID) clientv3.Op {
 	conditions := []clientv3.Cmp{
 		still(k.place, e.create), k.noForeign(), none(k.from(kindWrite), k.to(kindWrite)),
@@ -80,8 +79,8 @@ func (k idKeys) makeHold(e *entry, token uint64, lease clientv3.LeaseID) []clien
 	return []clientv3.Op{clientv3.OpDelete(k.place), clientv3.OpPut(k.hold, e.asHold(token), clientv3.WithLease(lease))}
 }
 
-// again is the transaction that makes a hold of an owner that has one, own: a re-entry,
-// with the token of that, or an upgrade, with a new one.
+// again is the transaction that makes a hold of an owner that has one, own: a re-entry, with the token of that,
+// or an upgrade, with a new one.
 func (v *view) again(e, own *entry, lease clientv3.LeaseID) (op clientv3.Op, token uint64) {
 	k := e.idKeys
 	conditions := []clientv3.Cmp{still(own.key, own.create), still(k.hold, 0), still(k.refused, 0), still(k.place, e.create)}

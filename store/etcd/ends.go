@@ -17,13 +17,12 @@ const (
 	// The pauses between tries to delete a key. They grow where the server refuses to.
 	firstDelete = 200 * time.Millisecond
 	lastDelete  = 10 * time.Second
-	// maxDeletes is how many keys are deleted at once. In an outage of a TTL the time of
-	// all that the handle has is up.
+	// maxDeletes is how many keys are deleted at once. In an outage of a TTL the time of all that the handle
+	// has is up.
 	maxDeletes = 16
 )
 
-// sweep ends records at their deadlines until there are none, or the handle is closed;
-// the leases do the rest.
+// sweep ends records at their deadlines until there are none, or the handle is closed; the leases do the rest.
 func (rs *records) sweep() {
 	deleting := make(chan struct{}, maxDeletes)
 	for sleep(rs.s.ctx, sweepEvery) {
@@ -74,8 +73,7 @@ func (rs *records) expire(r *record) {
 	})
 }
 
-// end deletes the keys of a record whose time is up. If that fails, the sweeper tries it
-// again.
+// end deletes the keys of a record whose time is up. If that fails, the sweeper tries it again.
 func (rs *records) end(ctx context.Context, r *record) error {
 	err := rs.deleteKeys(ctx, r)
 	if err == nil {
@@ -92,9 +90,9 @@ func (rs *records) end(ctx context.Context, r *record) error {
 	return err
 }
 
-// deleteKeys deletes the keys of a record, as far as they hang on this handle's
-// leases: another handle that renews a hold has put it on one of its own. A place that
-// has become a hold meanwhile, by another handle, is a hold for WaitTTL from now on.
+// deleteKeys deletes the keys of a record, as far as they hang on this handle's leases: another handle that
+// renews a hold has put it on one of its own. A place that has become a hold meanwhile, by another handle, is a
+// hold for WaitTTL from now on.
 func (rs *records) deleteKeys(ctx context.Context, r *record) error {
 	rs.s.watches.leave(r)
 	for rs.is(r) {
@@ -121,8 +119,8 @@ func (rs *records) deleteKeys(ctx context.Context, r *record) error {
 	return nil
 }
 
-// keyOf reads the place of a record, or else its hold; nil if there is neither. A place
-// becomes a hold and never the other way, so they are read in this order.
+// keyOf reads the place of a record, or else its hold; nil if there is neither. A place becomes a hold and
+// never the other way, so they are read in this order.
 func (s *Store) keyOf(ctx context.Context, r *record) (*mvccpb.KeyValue, error) {
 	for _, key := range []string{r.place, r.hold} {
 		answer, err := s.client.Get(ctx, key)

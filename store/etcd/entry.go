@@ -13,8 +13,8 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// A token is the revision of the transaction that granted, shifted to leave room for
-// the tokens that a request reserves.
+// A token is the revision of the transaction that granted, shifted to leave room for the tokens that a request
+// reserves.
 const (
 	tokenShift = 16
 	maxTokens  = 1 << tokenShift
@@ -25,8 +25,8 @@ func tokenAt(revision int64) uint64 { return uint64(revision) << tokenShift }
 // format is the version of keys and values. Version 1 had its keys elsewhere.
 const format = 2
 
-// ownRevision stands for the token in the value of a hold whose token follows from the
-// create revision of its key, which is not known before the key is written.
+// ownRevision stands for the token in the value of a hold whose token follows from the create revision of its
+// key, which is not known before the key is written.
 const ownRevision = "create_revision * 65536"
 
 // entry is a hold or a waiter.
@@ -67,8 +67,7 @@ func newEntry(k idKeys, req store.Request) *entry {
 	}
 }
 
-// becomes is the hold that a transaction has made of a request, with its own token if token
-// is 0.
+// becomes is the hold that a transaction has made of a request, with its own token if token is 0.
 func (e *entry) becomes(revision int64, token uint64, lease clientv3.LeaseID) *entry {
 	h := *e
 	h.key, h.held, h.create, h.mod, h.lease = e.hold, true, revision, revision, lease
@@ -93,8 +92,8 @@ func (e *entry) encode(token string) string {
 	return string(text)
 }
 
-// parseEntry reads a key, and the value of a hold. A waiter's value is decoded when it is
-// needed, since a queue may be long. An error matches ErrForeignKey.
+// parseEntry reads a key, and the value of a hold. A waiter's value is decoded when it is needed, since a queue
+// may be long. An error matches ErrForeignKey.
 func parseEntry(dir string, kv *mvccpb.KeyValue) (*entry, error) {
 	p, ok := parse(dir, string(kv.Key))
 	if !ok || !bytes.HasPrefix(kv.Value, valueBegins) {

@@ -10,16 +10,15 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// refusals are what a server says that did not apply a call and will not apply
-// the next one either. An invalid auth token is not among them: the client gets
-// a new one by itself.
+// refusals are what a server says that did not apply a call and will not apply the next one either. An invalid
+// auth token is not among them: the client gets a new one by itself.
 var refusals = []error{
 	rpctypes.ErrPermissionDenied, rpctypes.ErrAuthFailed, rpctypes.ErrUserEmpty, rpctypes.ErrUserNotFound,
 	rpctypes.ErrNoSpace, rpctypes.ErrRequestTooLarge, rpctypes.ErrTooManyOps,
 }
 
-// outcome turns what the client returned into what the contract says: a
-// sentinel for "certainly not", anything else for unknown.
+// outcome turns what the client returned into what the contract says: a sentinel for "certainly not", anything
+// else for unknown.
 func (s *Store) outcome(err error) error {
 	switch {
 	case err == nil:

@@ -1,15 +1,13 @@
-// Package etcd is a dlock store on etcd, by its client of version 3.6.16 or newer. Each
-// hold and each waiter is a key of its own, whose name says which of the two it is and in
-// which mode. The model of package store is decided by transactions that compare which keys
-// are there; each waiter is granted by its own handle.
+// Package etcd is a dlock store on etcd, by its client of version 3.6.16 or newer. Each hold and each waiter is
+// a key of its own, whose name says which of the two it is and in which mode. The model of package store is
+// decided by transactions that compare which keys are there; each waiter is granted by its own handle.
 //
-// Keys hang on leases of whole seconds that up to 256 holds of a handle share, so that
-// renewing them costs one request, and one for each 128 to see whether they are there.
+// Keys hang on leases of whole seconds that up to 256 holds of a handle share, so that renewing them costs one
+// request, and one for each 128 to see whether they are there.
 //
-// A token is a revision, shifted. A cluster that restarts without its data begins
-// at revision 1 again, so tokens do, too: then a resource that has seen greater
-// ones refuses the new holders until an operator resets it. A holder hears of
-// such a loss by its next renewal.
+// A token is a revision, shifted. A cluster that restarts without its data begins at revision 1 again, so
+// tokens do, too: then a resource that has seen greater ones refuses the new holders until an operator resets
+// it. A holder hears of such a loss by its next renewal.
 package etcd
 
 import (
@@ -32,18 +30,15 @@ const (
 	farewell    = time.Second     // of the parting words of a handle that closes
 )
 
-// Options of a store. The zero of each field means the default that its comment
-// states.
+// Options of a store. The zero of each field means the default that its comment states.
 type Options struct {
-	// Prefix begins all keys, before a slash. Clients share locks only under
-	// the same prefix; locks/a and locks do not go together, because the one's
-	// keys would be among the other's. At most 128 printable ASCII characters
-	// without spaces; "" means "dlock".
+	// Prefix begins all keys, before a slash. Clients share locks only under the same prefix; locks/a and locks
+	// do not go together, because the one's keys would be among the other's. At most 128 printable ASCII
+	// characters without spaces; "" means "dlock".
 	Prefix string
 }
 
-// Store is one handle on the locks of a cluster and prefix. It is safe for
-// concurrent use.
+// Store is one handle on the locks of a cluster and prefix. It is safe for concurrent use.
 type Store struct {
 	client *clientv3.Client
 	owned  bool // Close closes the client
@@ -74,11 +69,10 @@ var (
 	_ store.Lister  = (*Store)(nil)
 )
 
-// New returns a handle that uses a client the caller has. Nil opts means
-// defaults. It asks the server for its shortest lease, which takes up to three
-// seconds, and fails if there is no answer. The client stays the caller's: close
-// it after the store, not before. If its Watcher is not that of etcd's client, but
-// one for a namespace, say, each wake-up takes a read more.
+// New returns a handle that uses a client the caller has. Nil opts means defaults. It asks the server for its
+// shortest lease, which takes up to three seconds, and fails if there is no answer. The client stays the
+// caller's: close it after the store, not before. If its Watcher is not that of etcd's client, but one for a
+// namespace, say, each wake-up takes a read more.
 func New(c *clientv3.Client, opts *Options) (*Store, error) {
 	if c == nil {
 		return nil, errors.New("etcd: the client is nil")
@@ -115,8 +109,8 @@ func newStore(ctx context.Context, c *clientv3.Client, opts *Options) (*Store, e
 	return s, nil
 }
 
-// shortestLease asks for a lease of a second, and sees what the server makes of
-// it: never less than its election timeout and a half.
+// shortestLease asks for a lease of a second, and sees what the server makes of it: never less than its
+// election timeout and a half.
 func shortestLease(ctx context.Context, c *clientv3.Client) (time.Duration, error) {
 	answer, err := c.Grant(ctx, 1)
 	if err != nil {
@@ -136,6 +130,6 @@ func (s *Store) ready(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// MinTTL implements [store.Store]: the server's shortest lease, in whole
-// seconds. It follows from its election timeout.
+// MinTTL implements [store.Store]: the server's shortest lease, in whole seconds. It follows from its election
+// timeout.
 func (s *Store) MinTTL() time.Duration { return s.minTTL }

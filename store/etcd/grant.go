@@ -6,8 +6,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// try runs a transaction that changes something or else reads all there is of the name. It
-// returns the revision of the change, or the view.
+// try runs a transaction that changes something or else reads all there is of the name. It returns the revision
+// of the change, or the view.
 func (s *Store) try(ctx context.Context, dir string, op clientv3.Op) (revision int64, v *view, err error) {
 	answer, err := s.client.Do(ctx, op)
 	if err != nil {
@@ -34,8 +34,8 @@ func (s *Store) look(ctx context.Context, dir string) (*view, error) {
 	return parseView(dir, answer.Header.Revision, answer.Kvs)
 }
 
-// grant makes the hold of a request, building on a hold of its owner if there is one. It
-// returns the hold or, if the conditions do not hold, what there is.
+// grant makes the hold of a request, building on a hold of its owner if there is one. It returns the hold or,
+// if the conditions do not hold, what there is.
 func (s *Store) grant(ctx context.Context, v *view, e, own *entry, lease clientv3.LeaseID) (h *entry, next *view, err error) {
 	if err := e.decode(); err != nil {
 		return nil, nil, err
@@ -57,8 +57,7 @@ func (s *Store) grant(ctx context.Context, v *view, e, own *entry, lease clientv
 	return e.becomes(revision, token, lease), nil, nil
 }
 
-// promote makes the hold of a waiter, on the lease of its place, and returns what there
-// is after that.
+// promote makes the hold of a waiter, on the lease of its place, and returns what there is after that.
 func (s *Store) promote(ctx context.Context, v *view, w *entry) (*view, error) {
 	h, next, err := s.grant(ctx, v, w, ofOwner(v.holds, w.tag), w.lease)
 	if h != nil {
@@ -67,9 +66,9 @@ func (s *Store) promote(ctx context.Context, v *view, w *entry) (*view, error) {
 	return next, err
 }
 
-// advance brings a request as far as the model allows now. It returns its hold and the
-// view that has it or that it was granted upon; or the verdict by which it is none.
-// A place that the view does not have any more is not taken again.
+// advance brings a request as far as the model allows now. It returns its hold and the view that has it or that
+// it was granted upon; or the verdict by which it is none. A place that the view does not have any more is not
+// taken again.
 func (s *Store) advance(ctx context.Context, v *view, e *entry, lease clientv3.LeaseID) (h *entry, d verdict, _ *view, err error) {
 	for err == nil {
 		if h := find(v.holds, e.id); h != nil {
@@ -111,8 +110,7 @@ func (s *Store) settle(ctx context.Context, dir string) (*view, error) {
 	return nil, err
 }
 
-// rehang puts a hold or a place on another lease. It returns the next view if the key is
-// not as it was read.
+// rehang puts a hold or a place on another lease. It returns the next view if the key is not as it was read.
 func (s *Store) rehang(ctx context.Context, e *entry, lease clientv3.LeaseID) (*view, error) {
 	if err := e.decode(); err != nil {
 		return nil, err

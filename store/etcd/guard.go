@@ -4,10 +4,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Guard returns a condition for a transaction of the caller's own: it commits only while
-// the hold h, such as a *dlock.Hold, is there. A hold that this handle does not have gives
-// a condition that never holds. Guard sends nothing. The transaction has to go to the
-// same cluster, and its user needs the right to read the keys of the lock.
+// Guard returns a condition for a transaction of the caller's own: it commits only while the hold h, such as a
+// *dlock.Hold, is there. A hold that this handle does not have gives a condition that never holds. Guard sends
+// nothing. The transaction has to go to the same cluster, and its user needs the right to read the keys of the
+// lock.
 //
 //	client.Txn(ctx).If(locks.Guard(hold)).Then(clientv3.OpPut("config", "new")).Commit()
 func (s *Store) Guard(h interface {
@@ -22,8 +22,8 @@ func (s *Store) Guard(h interface {
 	return still(key, create)
 }
 
-// withToken finds the key of a hold. An owner's holds of one name may have the same token,
-// and while one of them is there so is the lock.
+// withToken finds the key of a hold. An owner's holds of one name may have the same token, and while one of
+// them is there so is the lock.
 func (rs *records) withToken(dir string, token uint64) (key string, create int64) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()

@@ -9,9 +9,8 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// Inspect implements [store.Store]. It takes one round trip and one more for
-// each lease that it finds, and
-// two more for each waiter whose hold was due and is made now. The deadlines it shows are those of the leases.
+// Inspect implements [store.Store]. It takes one round trip and one more for each lease that it finds, and two
+// more for each waiter whose hold was due and is made now. The deadlines it shows are those of the leases.
 func (s *Store) Inspect(ctx context.Context, name string) (store.State, error) {
 	if err := s.ready(ctx); err != nil {
 		return store.State{}, err
@@ -77,8 +76,7 @@ func (s *Store) Break(ctx context.Context, name string) (broken int, err error) 
 	return int(answer.Deleted), nil
 }
 
-// List implements [store.Lister]. It reads all keys under the prefix, a thousand
-// at a time.
+// List implements [store.Lister]. It reads all keys under the prefix, a thousand at a time.
 func (s *Store) List(ctx context.Context) ([]string, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err

@@ -12,8 +12,8 @@ import (
 // maxPrefixLen keeps keys short.
 const maxPrefixLen = 128
 
-// The kinds of keys, by the text behind the name. Their order matters: conditions
-// compare ranges from one kind to another.
+// The kinds of keys, by the text behind the name. Their order matters: conditions compare ranges from one kind
+// to another.
 const (
 	kindRefused     = "!"  // a buried id
 	kindReadWaiter  = "qs" // a waiter for a shared hold
@@ -24,9 +24,9 @@ const (
 
 const tagLen, idLen = 32, 32
 
-// layout builds keys: prefix/name/kind/owner/id for holds and waiters, and
-// prefix/name/!/id for a buried id. Names are escaped, so that no name's keys begin
-// like those of another name. The owner is a hash, because the owner itself may re-enter.
+// layout builds keys: prefix/name/kind/owner/id for holds and waiters, and prefix/name/!/id for a buried id.
+// Names are escaped, so that no name's keys begin like those of another name. The owner is a hash, because the
+// owner itself may re-enter.
 type layout struct{ prefix string }
 
 // idKeys are the keys of one id under its name.

@@ -10,13 +10,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// maxKeys is how many keys hang on one lease. For a user with rights etcd checks each
-// key of the lease with each put, and a lease that ends is deleted with its keys in one
-// step, during which the cluster does nothing else.
+// maxKeys is how many keys hang on one lease. For a user with rights etcd checks each key of the lease with
+// each put, and a lease that ends is deleted with its keys in one step, during which the cluster does nothing
+// else.
 const maxKeys = 256
 
-// lease is one of the server's. It counts from the moment before the last
-// request that was confirmed.
+// lease is one of the server's. It counts from the moment before the last request that was confirmed.
 type lease struct {
 	id   clientv3.LeaseID
 	kind leaseKind
@@ -31,8 +30,8 @@ type lease struct {
 	suspects map[string]bool
 }
 
-// leaseKind keeps holds and places apart: places end together with their process, but a
-// hold must not end because nobody waits any more.
+// leaseKind keeps holds and places apart: places end together with their process, but a hold must not end
+// because nobody waits any more.
 type leaseKind struct {
 	seconds int64
 	places  bool
@@ -45,10 +44,9 @@ func holdsFor(ttl time.Duration) leaseKind { return leaseKind{seconds: seconds(t
 
 func placesFor(wait time.Duration) leaseKind { return leaseKind{seconds: seconds(wait), places: true} }
 
-// granted is how long the leases of a kind last. Those of ten seconds and more last a
-// tenth longer than needed, so that one renewal serves all that is renewed in that time.
-// Those of places last a second longer at least: a grant makes a hold that is to last
-// WaitTTL from then, and renewals once a second suffice for that.
+// granted is how long the leases of a kind last. Those of ten seconds and more last a tenth longer than needed,
+// so that one renewal serves all that is renewed in that time. Those of places last a second longer at least: a
+// grant makes a hold that is to last WaitTTL from then, and renewals once a second suffice for that.
 func (k leaseKind) granted() int64 {
 	if k.places {
 		return k.seconds + max(k.seconds/10, 1)
@@ -129,8 +127,7 @@ func (ls *leases) drop(l *lease) {
 	}
 }
 
-// take returns a lease with room for one more key, which is counted, and lives at least for
-// atLeast from now.
+// take returns a lease with room for one more key, which is counted, and lives at least for atLeast from now.
 func (ls *leases) take(ctx context.Context, kind leaseKind, atLeast time.Duration) (*lease, error) {
 	for {
 		l := ls.room(kind)
@@ -173,9 +170,8 @@ func (ls *leases) grant(ctx context.Context, kind leaseKind) (*lease, error) {
 	return l, nil
 }
 
-// renew sees to it that a lease lives at least for atLeast from now. It sends one request
-// for all callers that come while it is under way. rpctypes.ErrLeaseNotFound: the lease is
-// dead.
+// renew sees to it that a lease lives at least for atLeast from now. It sends one request for all callers that
+// come while it is under way. rpctypes.ErrLeaseNotFound: the lease is dead.
 func (ls *leases) renew(ctx context.Context, l *lease, atLeast time.Duration) error {
 	began := time.Now()
 	if ls.remains(l, began) >= atLeast {

@@ -13,15 +13,13 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// inVainAfter is how long a call has to have waited to say anything about its
-// connection.
-const inVainAfter = 200 * time.Millisecond
+// unansweredFor is how long a call has to have waited to say anything about its connection.
+const unansweredFor = 200 * time.Millisecond
 
-// links are the connections of a client to the members. One is closed when a
-// call has waited in vain on it and nothing else has come meanwhile, so that the
-// next calls and the watches go to other members. Left alone, gRPC finds out
-// after twelve seconds that a member is frozen, and until then gives it every
-// third call of a client of three: places and holds are lost by that.
+// links are the connections of a client to the members. One is closed when a call on it was not answered and
+// nothing else has come meanwhile, so that the next calls and the watches go to other members. Left alone, gRPC
+// finds out after twelve seconds that a member is frozen, and until then gives it every third call of a client of
+// three: places and holds are lost by that.
 type links struct {
 	mu sync.Mutex
 	m  map[string]*link // by local address
@@ -29,11 +27,8 @@ type links struct {
 
 type link struct {
 	net.Conn
-	ls    *links
-	heard atomic.Pointer[time.Time]
+	heard atomic.Int64 // when something came last, in nanoseconds
 }
-
-func newLinks() *links { return &links{m: make(map[string]*link)} }
 
 // options make a client use them.
 func (ls *links) options() []grpc.DialOption {
@@ -45,9 +40,14 @@ func (ls *links) dial(ctx context.Context, addr string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &link{Conn: conn, ls: ls}
+	l := &link{Conn: conn}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
+	for old := range ls.m { // a link does not know its map: closed ones go here
+		if ls.m[old].heard.Load() < 0 {
+			delete(ls.m, old)
+		}
+	}
 	ls.m[conn.LocalAddr().String()] = l
 	return l, nil
 }
@@ -55,36 +55,14 @@ func (ls *links) dial(ctx context.Context, addr string) (net.Conn, error) {
 func (l *link) Read(p []byte) (int, error) {
 	n, err := l.Conn.Read(p)
 	if n > 0 {
-		now := time.Now()
-		l.heard.Store(&now)
+		l.heard.Store(time.Now().UnixNano())
 	}
 	return n, err
 }
 
 func (l *link) Close() error {
-	l.ls.mu.Lock()
-	if addr := l.LocalAddr().String(); l.ls.m[addr] == l {
-		delete(l.ls.m, addr)
-	}
-	l.ls.mu.Unlock()
+	l.heard.Store(-1)
 	return l.Conn.Close()
-}
-
-// inVain closes the link on which a call since then has waited in vain, unless
-// anything came on it.
-func (ls *links) inVain(addr string, since time.Time) {
-	if time.Since(since) < inVainAfter {
-		return
-	}
-	ls.mu.Lock()
-	l := ls.m[addr]
-	ls.mu.Unlock()
-	if l == nil {
-		return
-	}
-	if heard := l.heard.Load(); heard == nil || heard.Before(since) {
-		l.Close()
-	}
 }
 
 // call is what is known of one that is under way, in its context.
@@ -103,20 +81,21 @@ func (ls *links) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Contex
 
 // HandleRPC implements [stats.Handler].
 func (ls *links) HandleRPC(ctx context.Context, s stats.RPCStats) {
-	c, ok := ctx.Value(callKey{}).(*call)
-	if !ok {
-		return
-	}
+	c := ctx.Value(callKey{}).(*call)
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	switch s := s.(type) {
 	case *stats.OutHeader:
-		c.mu.Lock()
-		defer c.mu.Unlock()
 		c.began, c.addr = time.Now(), s.LocalAddr.String()
 	case *stats.End:
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.addr != "" && status.Code(s.Error) == codes.DeadlineExceeded {
-			ls.inVain(c.addr, c.began)
+		if status.Code(s.Error) != codes.DeadlineExceeded || c.addr == "" || time.Since(c.began) < unansweredFor {
+			return
+		}
+		ls.mu.Lock()
+		l := ls.m[c.addr]
+		ls.mu.Unlock()
+		if l != nil && l.heard.Load() < c.began.UnixNano() {
+			l.Close()
 		}
 	}
 }

@@ -17,9 +17,8 @@ import (
 // What suits a client that carries locks and nothing else.
 const (
 	dialTimeout = 3 * time.Second
-	// A connection of a watch that has said nothing for ten seconds, the least that
-	// gRPC allows, is probed, and given up when no answer has come for two more.
-	// Calls see to it sooner (link.go).
+	// A connection of a watch that has said nothing for ten seconds, the least that gRPC allows, is probed, and
+	// given up when no answer has come for two more. Calls see to it sooner (link.go).
 	probeAfter  = 10 * time.Second
 	giveUpAfter = 2 * time.Second
 	// The pauses before a broken connection is opened again.
@@ -27,13 +26,12 @@ const (
 	lastReconnect  = time.Second
 )
 
-// ErrInvalidURL: [Open] was given something that is no URL of this store. The
-// error does not repeat the URL, which may contain a password.
+// ErrInvalidURL: [Open] was given something that is no URL of this store. The error does not repeat the URL,
+// which may contain a password.
 var ErrInvalidURL = storeurl.ErrInvalid
 
-// Open connects to the members of a URL and returns a handle, whose Close closes
-// the connections. It blocks until a member has answered, twice dial_timeout at
-// most, and fails if none does.
+// Open connects to the members of a URL and returns a handle, whose Close closes the connections. It blocks
+// until a member has answered, twice dial_timeout at most, and fails if none does.
 //
 //	etcd://[user:password@]host[:port][,host[:port]...][/prefix][?parameters]
 //
@@ -79,7 +77,7 @@ func parseURL(raw string) (*clientv3.Config, *Options, error) {
 		DialKeepAliveTime: probeAfter, DialKeepAliveTimeout: giveUpAfter,
 		Logger: zap.NewNop(),
 		// By default a broken connection is tried again after up to two minutes.
-		DialOptions: append(newLinks().options(), grpc.WithConnectParams(grpc.ConnectParams{
+		DialOptions: append((&links{m: make(map[string]*link)}).options(), grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: firstReconnect, Multiplier: 1.6, Jitter: 0.2, MaxDelay: lastReconnect},
 			MinConnectTimeout: dialTimeout,
 		})),

@@ -9,17 +9,16 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// The time between two looks at the keys of a lease is a third of the lease, and these
-// at the least and at the most.
+// The time between two looks at the keys of a lease is a third of the lease, and these at the least and at the
+// most.
 const (
 	leastCheck = time.Second
 	mostCheck  = 20 * time.Second
 )
 
-// findOrphans looks now and then for keys on the handle's leases that it has no record
-// of. They come of requests that a frozen member carries out when the tombstone of their
-// id is gone, and of snapshots that are restored. Since the lease is renewed for
-// others, nothing else would end them.
+// findOrphans looks now and then for keys on the handle's leases that it has no record of. They come of
+// requests that a frozen member carries out when the tombstone of their id is gone, and of snapshots that are
+// restored. Since the lease is renewed for others, nothing else would end them.
 func (s *Store) findOrphans() {
 	for sleep(s.ctx, leastCheck) {
 		for _, l := range s.leases.list() {
@@ -32,8 +31,8 @@ func (s *Store) findOrphans() {
 	}
 }
 
-// checkLease ends the keys that had no record at the look before either: a key that is
-// released just now may be in the list and have none.
+// checkLease ends the keys that had no record at the look before either: a key that is released just now may be
+// in the list and have none.
 func (s *Store) checkLease(l *lease) {
 	ctx, cancel := context.WithTimeout(s.ctx, callTimeout)
 	defer cancel()

@@ -8,9 +8,8 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// record is what the handle knows of an id that it asked for. Because a lease lives as
-// long as any hold on it is renewed, each record has a deadline of its own, at which the
-// handle deletes its keys.
+// record is what the handle knows of an id that it asked for. Because a lease lives as long as any hold on it
+// is renewed, each record has a deadline of its own, at which the handle deletes its keys.
 type record struct {
 	req store.Request
 	idKeys
@@ -52,8 +51,8 @@ type records struct {
 	on bool // the sweeper runs
 }
 
-// track makes a record of a request that is about to be sent, or finds the one there
-// is. Whatever becomes of the request, its keys go in the end.
+// track makes a record of a request that is about to be sent, or finds the one there is. Whatever becomes of
+// the request, its keys go in the end.
 func (rs *records) track(req store.Request, keys idKeys) (r *record, fresh bool) {
 	return rs.trackBut(nil, req, keys)
 }
@@ -107,10 +106,9 @@ func (rs *records) reads(r *record) known {
 	return r.known
 }
 
-// note notes what an answer said to a request that was sent when the record was as since.
-// An answer that is older than what has been noted in between is not. A cluster that lost
-// its data begins at revision 1 again, so a low revision alone does not make an answer old.
-// Callers have mu.
+// note notes what an answer said to a request that was sent when the record was as since. An answer that is
+// older than what has been noted in between is not. A cluster that lost its data begins at revision 1 again, so
+// a low revision alone does not make an answer old. Callers have mu.
 func (r *record) note(since known, revision int64, k known) bool {
 	if r.answers != since.answers && revision < r.revision {
 		return false
@@ -120,12 +118,11 @@ func (r *record) note(since known, revision int64, k known) bool {
 	return true
 }
 
-// live reports whether the record stands and its keys are not being deleted. Callers
-// have mu.
+// live reports whether the record stands and its keys are not being deleted. Callers have mu.
 func (rs *records) live(r *record) bool { return !r.ending && rs.m[r.req.ID] == r }
 
-// noteHold notes a hold that an answer told of, which lasts for ttl at least. It reports
-// false if the record has ended, or its keys are being deleted.
+// noteHold notes a hold that an answer told of, which lasts for ttl at least. It reports false if the record
+// has ended, or its keys are being deleted.
 func (rs *records) noteHold(r *record, since known, h *entry, revision int64, l *lease, ttl time.Duration) bool {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -143,8 +140,8 @@ func (rs *records) noteHold(r *record, since known, h *entry, revision int64, l 
 	return true
 }
 
-// notePlace notes a place that an answer told of. It reports false if the record has
-// ended, or its keys are being deleted.
+// notePlace notes a place that an answer told of. It reports false if the record has ended, or its keys are
+// being deleted.
 func (rs *records) notePlace(r *record, since known, w *entry, revision int64) bool {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()

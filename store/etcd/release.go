@@ -12,9 +12,8 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// Release implements [store.Store]. It takes one round trip, with Bury two, and blocks
-// until answered or ctx ends. The next waiter is granted by its own handle, upon the
-// deletion.
+// Release implements [store.Store]. It takes one round trip, with Bury two, and blocks until answered or ctx
+// ends. The next waiter is granted by its own handle, upon the deletion.
 func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 	if err := s.ready(ctx); err != nil {
 		return err
@@ -48,9 +47,8 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 // releaseWait is how long at most a request waits for a release of its handle.
 const releaseWait = 10 * time.Millisecond
 
-// releases are the names for which this handle has a release under way. A request for
-// such a name waits for its answer: sent at once it would find the hold, take a place and
-// need another transaction to be granted.
+// releases are the names for which this handle has a release under way. A request for such a name waits for its
+// answer: sent at once it would find the hold, take a place and need another transaction to be granted.
 type releases struct {
 	mu sync.Mutex
 	m  map[string]chan struct{} // closed when the release is answered
@@ -87,8 +85,8 @@ func (rs *releases) wait(ctx context.Context, dir string) {
 	}
 }
 
-// remove deletes the keys of an id, and reports whether there was one. Its place may
-// have become a hold without this handle.
+// remove deletes the keys of an id, and reports whether there was one. Its place may have become a hold without
+// this handle.
 func (s *Store) remove(ctx context.Context, k idKeys) (found bool, err error) {
 	answer, err := s.client.Txn(ctx).Then(clientv3.OpDelete(k.place), clientv3.OpDelete(k.hold)).Commit()
 	return err == nil && deleted(answer) > 0, err

@@ -13,11 +13,10 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// Renew implements [store.Store]. Each lease that holds hang on is renewed, unless it
-// lives long enough, and the server asked whether their keys still hang on them, in
-// transactions of 128, since a key may have been deleted while its lease lives. A hold
-// that hangs on another lease than its TTL asks for, as a promoted one does, is moved
-// first, and not asked about. It blocks until all are answered or ctx ends.
+// Renew implements [store.Store]. Each lease that holds hang on is renewed, unless it lives long enough, and
+// the server asked whether their keys still hang on them, in transactions of 128, since a key may have been
+// deleted while its lease lives. A hold that hangs on another lease than its TTL asks for, as a promoted one
+// does, is moved first, and not asked about. It blocks until all are answered or ctx ends.
 func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
 	r := &renewal{s: s, ctx: ctx, holds: holds, results: make([]error, len(holds)), on: make(map[*lease][]renewed)}
 	if err := s.ready(ctx); err != nil {
@@ -83,12 +82,12 @@ func (r *renewal) lease(l *lease, holds []renewed) {
 	asking.Wait()
 }
 
-// maxTxnOps is how many conditions a server takes in one transaction by default. One
-// that was started with a smaller --max-txn-ops is asked for less at once.
+// maxTxnOps is how many conditions a server takes in one transaction by default. One that was started with a
+// smaller --max-txn-ops is asked for less at once.
 const maxTxnOps = 128
 
-// attached says what has become of holds after their lease was renewed: in one
-// transaction, whose answer names keys only if some do not hang on it any more.
+// attached says what has become of holds after their lease was renewed: in one transaction, whose answer names
+// keys only if some do not hang on it any more.
 func (r *renewal) attached(l *lease, holds []renewed) {
 	conditions, looks := make([]clientv3.Cmp, len(holds)), make([]clientv3.Op, len(holds))
 	for k, h := range holds {

@@ -10,9 +10,8 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// view is all there is of one name at one revision. Its methods are the model of
-// package store. They decide what to try; the conditions of a transaction decide
-// whether it happens.
+// view is all there is of one name at one revision. Its methods are the model of package store. They decide
+// what to try; the conditions of a transaction decide whether it happens.
 type view struct {
 	dir    string
 	rev    int64
@@ -56,8 +55,7 @@ func find(entries []*entry, id string) *entry {
 	return nil
 }
 
-// ofOwner is the hold of an owner that counts most: an exclusive one, then the one with
-// the greatest token.
+// ofOwner is the hold of an owner that counts most: an exclusive one, then the one with the greatest token.
 func ofOwner(holds []*entry, tag string) (own *entry) {
 	for _, h := range holds {
 		if h.tag == tag && (own == nil || own.mode == store.Shared && (h.mode == store.Exclusive || h.token >= own.token)) {
@@ -67,8 +65,8 @@ func ofOwner(holds []*entry, tag string) (own *entry) {
 	return own
 }
 
-// allows is rule 2 for an owner with holds, and else rule 3 without the queue. An upgrade
-// is refused if other owners hold.
+// allows is rule 2 for an owner with holds, and else rule 3 without the queue. An upgrade is refused if other
+// owners hold.
 func allows(holds []*entry, e *entry) (ok, refused bool) {
 	own, others, conflict := ofOwner(holds, e.tag), false, false
 	for _, h := range holds {
@@ -85,9 +83,9 @@ func allows(holds []*entry, e *entry) (ok, refused bool) {
 	return !others, others
 }
 
-// settled is what the model makes of a view: the waiters that it has granted by now,
-// in order, and those that still wait. A waiter's own handle makes its hold, so there may
-// be waiters that are granted and have no hold yet.
+// settled is what the model makes of a view: the waiters that it has granted by now, in order, and those that
+// still wait. A waiter's own handle makes its hold, so there may be waiters that are granted and have no hold
+// yet.
 func (v *view) settled() (due, rest []*entry) {
 	holds, rest := slices.Clone(v.holds), slices.Clone(v.queue)
 	for len(rest) > 0 {
@@ -126,8 +124,7 @@ func (v *view) judge(e *entry) verdict {
 			d.granted = false
 		}
 	}
-	// Holds are made in the order of the queue, and those of its owner before a request
-	// builds on them.
+	// Holds are made in the order of the queue, and those of its owner before a request builds on them.
 	for _, w := range due {
 		if w.id == e.id {
 			break
@@ -140,8 +137,8 @@ func (v *view) judge(e *entry) verdict {
 	return d
 }
 
-// ahead are the keys that have to go before a waiter can be granted: those of the holds in
-// its way, or only that of the waiter before it, so that a hand-over wakes one.
+// ahead are the keys that have to go before a waiter can be granted: those of the holds in its way, or only
+// that of the waiter before it, so that a hand-over wakes one.
 func (v *view) ahead(e *entry) map[string]bool {
 	keys := make(map[string]bool)
 	if i := index(v.queue, e.id); i > 0 && ofOwner(v.holds, e.tag) == nil {
@@ -156,9 +153,9 @@ func (v *view) ahead(e *entry) map[string]bool {
 	return keys
 }
 
-// answer is what a request is told that is not held: its position, until when the holds in
-// its way run out unless renewed, and the label of one of them. Each place behind the head
-// adds 2 ms, 40 ms at most, so that waiters do not ask all at once.
+// answer is what a request is told that is not held: its position, until when the holds in its way run out
+// unless renewed, and the label of one of them. Each place behind the head adds 2 ms, 40 ms at most, so that
+// waiters do not ask all at once.
 func (v *view) answer(e *entry) store.Grant {
 	g := store.Grant{Position: index(v.queue, e.id) + 1, Retry: time.Millisecond}
 	for _, h := range v.holds {

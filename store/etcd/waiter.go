@@ -25,8 +25,8 @@ type waiter struct {
 	looks  bool            // it looks before it tries to be granted
 }
 
-// wake has the waiter ask. One that is asking finds out by what the watch has told since.
-// Callers have watches.mu.
+// wake has the waiter ask. One that is asking finds out by what the watch has told since. Callers have
+// watches.mu.
 func (w *waiter) wake(looks bool) {
 	if !w.busy {
 		w.busy, w.looks = w.ws.s.tasks.Go(w.ask), looks
@@ -57,8 +57,7 @@ func (w *waiter) ask() {
 	}
 }
 
-// tryOnce makes the hold if it can be made now. It reports false if the waiter has to ask
-// again.
+// tryOnce makes the hold if it can be made now. It reports false if the waiter has to ask again.
 func (w *waiter) tryOnce(ctx context.Context) (done bool, err error) {
 	s, r := w.ws.s, w.r
 	e := newEntry(r.idKeys, r.req)
@@ -97,8 +96,8 @@ func (w *waiter) tryOnce(ctx context.Context) (done bool, err error) {
 	return true, nil
 }
 
-// granted notes a hold that the waiter has become, sees to it that it lasts WaitTTL, and
-// tells of it. If that fails, the request is told to ask again.
+// granted notes a hold that the waiter has become, sees to it that it lasts WaitTTL, and tells of it. If that
+// fails, the request is told to ask again.
 func (w *waiter) granted(ctx context.Context, h *entry, since known, revision int64) {
 	s, r := w.ws.s, w.r
 	if !s.watches.leave(r) {
@@ -114,8 +113,8 @@ func (w *waiter) granted(ctx context.Context, h *entry, since known, revision in
 	s.sinks.Push(event)
 }
 
-// waitsOn has the waiter wait for what is in its way by a view. It reports false if it has
-// to ask again, since keys have gone meanwhile.
+// waitsOn has the waiter wait for what is in its way by a view. It reports false if it has to ask again, since
+// keys have gone meanwhile.
 func (w *waiter) waitsOn(v *view, told int64) bool {
 	w.ws.mu.Lock()
 	defer w.ws.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// linger is how much longer than its last waiter a watch is kept: one that has to be
-	// opened costs its waiter two requests.
+	// linger is how much longer than its last waiter a watch is kept: one that has to be opened costs its
+	// waiter two requests.
 	linger = time.Second
 	// The pauses before a watch that ended is opened again.
 	firstRewatch = 10 * time.Millisecond
@@ -27,8 +27,8 @@ type watches struct {
 	stream int                   // how many streams of watches have been given up
 }
 
-// nameWatch tells the waiters of one name when keys are deleted that were in their way.
-// What it tells is a hint: a waiter that hears of it asks.
+// nameWatch tells the waiters of one name when keys are deleted that were in their way. What it tells is a
+// hint: a waiter that hears of it asks.
 type nameWatch struct {
 	ws  *watches
 	dir string
@@ -108,15 +108,14 @@ func (n *nameWatch) run() {
 	}
 }
 
-// follow opens a watch and follows it until it ends: by the server, which may have
-// compacted, lost its leader or gone away, or because nobody waits.
+// follow opens a watch and follows it until it ends: by the server, which may have compacted, lost its leader
+// or gone away, or because nobody waits.
 func (n *nameWatch) follow() (opened bool) {
 	ws := n.ws
 	ws.mu.Lock()
 	stream := ws.stream
-	// Watches share a stream, unless their contexts carry different metadata. One that the
-	// server refuses, for the token that the stream was opened with has expired, needs
-	// another stream, whose token is new.
+	// Watches share a stream, unless their contexts carry different metadata. One that the server refuses, for
+	// the token that the stream was opened with has expired, needs another stream, whose token is new.
 	ctx := metadata.AppendToOutgoingContext(ws.s.ctx, "dlock-stream", strconv.Itoa(stream))
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	n.restart = cancel
@@ -151,8 +150,8 @@ func (n *nameWatch) follow() (opened bool) {
 	}
 }
 
-// hear wakes the waiters in whose way the last key is deleted, and all of them when the
-// watch is new, for what happened before. Callers have watches.mu.
+// hear wakes the waiters in whose way the last key is deleted, and all of them when the watch is new, for what
+// happened before. Callers have watches.mu.
 func (n *nameWatch) hear(e clientv3.WatchResponse) {
 	if e.Created {
 		n.told = e.Header.Revision
