@@ -3,6 +3,8 @@ package etcd
 import (
 	"context"
 	"fmt"
+	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,15 +32,23 @@ const (
 // which may contain a password.
 var ErrInvalidURL = storeurl.ErrInvalid
 
+// lookUp is net's, but in tests.
+var lookUp = net.DefaultResolver.LookupSRV
+
 // Open connects to the members of a URL and returns a handle, whose Close closes the connections. It blocks
 // until a member has answered, twice dial_timeout at most, and fails if none does.
 //
 //	etcd://[user:password@]host[:port][,host[:port]...][/prefix][?parameters]
+//	etcd+srv://[user:password@]domain[/prefix][?parameters]
 //
-// Special characters of user and password are percent-encoded. The parameters:
+// The second takes the members from the SRV records of the domain, as etcdctl --discovery-srv does: those of
+// _etcd-client-ssl._tcp with TLS, else those of _etcd-client._tcp. They are looked up once. Special characters
+// of user and password are percent-encoded. The parameters:
 //
 //	user, password    instead of those before the hosts
 //	dial_timeout      for the first connection, 3s by default
+//	sync              how often to ask the cluster for its members, such as 1m; not at all by default, for the
+//	                  addresses that members advertise may not lead to them from everywhere
 //	tls               true: with TLS, as any of the next four asks for too
 //	ca_file           PEM file of the authority, instead of the system's
 //	cert_file, key_file   PEM files; the certificate is read anew for each connection
@@ -52,6 +62,11 @@ func Open(rawURL string) (*Store, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*config.DialTimeout)
 	defer cancel()
+	if strings.HasPrefix(rawURL, discovered) {
+		if config.Endpoints, err = discover(ctx, config); err != nil {
+			return nil, err
+		}
+	}
 	client, err := clientv3.New(*config)
 	if err != nil {
 		return nil, fmt.Errorf("etcd: connect to %s: %w", strings.Join(config.Endpoints, ", "), err)
@@ -65,9 +80,34 @@ func Open(rawURL string) (*Store, error) {
 	return s, nil
 }
 
+// discovered begins the URL of a domain whose SRV records name the members.
+const discovered = "etcd+srv://"
+
+func discover(ctx context.Context, c *clientv3.Config) (members []string, err error) {
+	if len(c.Endpoints) != 1 {
+		return nil, fmt.Errorf("etcd: %w", storeurl.Invalid("%s takes one domain", discovered))
+	}
+	domain, _, _ := net.SplitHostPort(c.Endpoints[0])
+	service := "etcd-client"
+	if c.TLS != nil {
+		service += "-ssl"
+	}
+	_, records, err := lookUp(ctx, service, "tcp", domain)
+	if err != nil {
+		return nil, fmt.Errorf("etcd: look up the members: %w", err)
+	}
+	for _, r := range records {
+		members = append(members, net.JoinHostPort(strings.TrimSuffix(r.Target, "."), strconv.Itoa(int(r.Port))))
+	}
+	if len(members) == 0 {
+		return nil, fmt.Errorf("etcd: %s has no SRV records of %s", domain, service)
+	}
+	return members, nil
+}
+
 // parseURL says what client and options a URL asks for.
 func parseURL(raw string) (*clientv3.Config, *Options, error) {
-	u, err := storeurl.Parse(raw, "2379", "etcd")
+	u, err := storeurl.Parse(raw, "2379", "etcd", "etcd+srv")
 	if err != nil {
 		return nil, nil, fmt.Errorf("etcd: %w", err)
 	}
@@ -96,6 +136,7 @@ func parseURL(raw string) (*clientv3.Config, *Options, error) {
 	if d := p.Duration("dial_timeout"); d != 0 {
 		c.DialTimeout = d
 	}
+	c.AutoSyncInterval = p.Duration("sync")
 	secure, files := p.Flag("tls", false), p.TLS()
 	if err := p.Done(); err != nil {
 		return nil, nil, fmt.Errorf("etcd: %w", err)
