@@ -154,6 +154,16 @@ func (c *Cluster) stopped(f func(*Member) error) {
 		}
 	}
 	for _, m := range c.Members {
-		m.start()
+		if err := m.spawn(); err != nil {
+			c.t.Fatalf("etcdtest: %v", err)
+		}
+	}
+	deadline := time.Now().Add(startTimeout)
+	for _, m := range c.Members {
+		if err := m.started(deadline); errors.Is(err, errAddressInUse) {
+			m.start()
+		} else if err != nil {
+			c.t.Fatalf("etcdtest: %v", err)
+		}
 	}
 }

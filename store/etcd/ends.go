@@ -25,10 +25,13 @@ const (
 // sweep ends records at their deadlines until there are none, or the handle is closed; the leases do the rest.
 func (rs *records) sweep() {
 	deleting := make(chan struct{}, maxDeletes)
-	for sleep(rs.s.ctx, sweepEvery) {
+	for pause := sweepEvery; sleep(rs.s.ctx, pause); {
 		due, left := rs.due()
 		if !left {
 			return
+		}
+		if pause = sweepEvery; len(due) > 0 {
+			pause = firstDelete
 		}
 		for _, r := range due {
 			select {

@@ -124,6 +124,9 @@ func (v *view) judge(e *entry) verdict {
 			d.granted = false
 		}
 	}
+	if d.granted && d.own != nil {
+		return d
+	}
 	// Holds are made in the order of the queue, and those of its owner before a request builds on them.
 	for _, w := range due {
 		if w.id == e.id {
