@@ -100,7 +100,7 @@ func TestFault96SnapshotRestored(t *testing.T) {
 		t.Run(fmt.Sprint(members), func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, members)
-			o := dlock.Options{TTL: 12 * time.Second, WaitTTL: 12 * time.Second}
+			o := dlock.Options{TTL: time.Duration(members) * 9 * time.Second, WaitTTL: time.Duration(members) * 9 * time.Second}
 			c, rival := s.near(o), s.near(o)
 			kept, returns := locktest.Lock(t, c, "kept"), locktest.Lock(t, c, "returns")
 			waits := locktest.Begin(t, rival, "kept")
