@@ -1,6 +1,8 @@
 package etcd
 
 import (
+	"strconv"
+
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/dlock-go/dlock/store"
@@ -59,13 +61,18 @@ func (k idKeys) take(e *entry, lease clientv3.LeaseID) clientv3.Op {
 	}, []clientv3.Op{put, k.look()}, []clientv3.Op{k.look()})
 }
 
+// first is that no writer holds, and that no waiter is earlier.
+func (k idKeys) first(e *entry) []clientv3.Cmp {
+	return []clientv3.Cmp{
+		k.noForeign(), none(k.from(kindWrite), k.to(kindWrite)),
+		clientv3.Compare(clientv3.CreateRevision(k.from(kindReadWaiter)), ">", e.create-1).WithRange(k.to(kindWriteWaiter)),
+	}
+}
+
 // next is the transaction that makes the hold of a waiter whose owner has no hold: when there is no earlier
 // waiter, and for a writer no hold, for a reader no exclusive one.
 func (k idKeys) next(e *entry, lease clientv3.LeaseID) clientv3.Op {
-	conditions := []clientv3.Cmp{
-		still(k.place, e.create), k.noForeign(), none(k.from(kindWrite), k.to(kindWrite)),
-		clientv3.Compare(clientv3.CreateRevision(k.from(kindReadWaiter)), ">", e.create-1).WithRange(k.to(kindWriteWaiter)),
-	}
+	conditions := append(k.first(e), still(k.place, e.create))
 	if e.mode == store.Exclusive {
 		conditions = append(conditions, none(k.from(kindRead), k.to(kindRead)))
 	} else {
@@ -77,6 +84,20 @@ func (k idKeys) next(e *entry, lease clientv3.LeaseID) clientv3.Op {
 // makeHold makes the hold of a request, and ends its place if it has one.
 func (k idKeys) makeHold(e *entry, token uint64, lease clientv3.LeaseID) []clientv3.Op {
 	return []clientv3.Op{clientv3.OpDelete(k.place), clientv3.OpPut(k.hold, e.asHold(token), clientv3.WithLease(lease))}
+}
+
+// nextReaders is the transaction that makes the holds of the leading readers, with tokens in their order.
+func (v *view) nextReaders(readers []*entry) clientv3.Op {
+	k, offset := readers[0].idKeys, 0
+	conditions := k.first(readers[0])
+	var then []clientv3.Op
+	for _, e := range readers {
+		conditions = append(conditions, still(e.place, e.create), e.noOwn(kindRead))
+		text := e.encode(ownRevision + " + " + strconv.Itoa(offset))
+		then = append(then, clientv3.OpDelete(e.place), clientv3.OpPut(e.hold, text, clientv3.WithLease(e.lease)))
+		offset += e.tokens
+	}
+	return clientv3.OpTxn(conditions, then, []clientv3.Op{k.look()})
 }
 
 // again is the transaction that makes a hold of an owner that has one, own: a re-entry, with the token of that,

@@ -61,3 +61,48 @@ func TestCrowdOfOneOwner(t *testing.T) {
 		}
 	}
 }
+
+// More readers wait, each of another owner, than a transaction has room for. When the lock is free all of
+// them have it, each with a token of its own, with any limit of the server's.
+func TestCrowdOfReaders(t *testing.T) {
+	t.Parallel()
+	const crowd = 70
+	for _, flags := range [][]string{nil, {"--max-txn-ops=16"}} {
+		t.Run(fmt.Sprint(flags), func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, 1, flags...)
+			waiters := open(t, s.cluster.URL())
+			first := locktest.Request("a", 1)
+			first.TTL = time.Minute
+			granted(t, s.direct, first)
+			var all []store.Request
+			for n := range crowd {
+				r := locktest.Request("a", 2+n)
+				r.Mode, r.TTL, r.WaitTTL, r.Tokens = store.Shared, time.Minute, time.Minute, 3
+				queued(t, waiters, r)
+				all = append(all, r)
+			}
+			if err := s.direct.Release(t.Context(), locktest.RefTo(first)); err != nil {
+				t.Fatal(err)
+			}
+			var last uint64
+			for _, r := range all {
+				var g store.Grant
+				locktest.Poll(t, "a grant", locktest.Patience, func() bool {
+					var err error
+					if g, err = waiters.Acquire(t.Context(), r); err != nil {
+						t.Fatal(err)
+					}
+					return g.Held
+				})
+				if g.Token < last+3 {
+					t.Fatalf("token %d after a span of 3 from %d", g.Token, last)
+				}
+				last = g.Token
+			}
+			if n := len(s.state("a").Holders); n != crowd {
+				t.Errorf("%d hold, want %d", n, crowd)
+			}
+		})
+	}
+}

@@ -103,20 +103,22 @@ func (rs *records) deleteKeys(ctx context.Context, r *record) error {
 		if err != nil {
 			return err
 		}
-		if kv == nil || rs.s.leases.have(clientv3.LeaseID(kv.Lease)) == nil {
+		gone := kv == nil || rs.s.leases.have(clientv3.LeaseID(kv.Lease)) == nil
+		switch {
+		case gone:
+		case string(kv.Key) == r.hold && rs.becomesHold(r), !rs.is(r): // or it is the key of another call now
+			return nil
+		default:
+			unchanged := clientv3.Compare(clientv3.ModRevision(string(kv.Key)), "=", kv.ModRevision)
+			answer, err := rs.s.client.Txn(ctx).If(unchanged).Then(clientv3.OpDelete(string(kv.Key))).Commit()
+			if err != nil {
+				return err
+			}
+			gone = answer.Succeeded
+		}
+		if gone {
 			rs.forget(r)
 			rs.s.watches.leave(r) // again: an answer that came late may have had it wait
-			return nil
-		}
-		if string(kv.Key) == r.hold && rs.becomesHold(r) {
-			return nil
-		}
-		if !rs.is(r) { // it is the key of another call now
-			return nil
-		}
-		unchanged := clientv3.Compare(clientv3.ModRevision(string(kv.Key)), "=", kv.ModRevision)
-		if _, err := rs.s.client.Txn(ctx).If(unchanged).Then(clientv3.OpDelete(string(kv.Key))).Commit(); err != nil {
-			return err
 		}
 	}
 	return nil

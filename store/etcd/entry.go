@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -128,7 +129,10 @@ func (e *entry) decode() (err error) {
 	case v.Token == ownRevision:
 		e.token = tokenAt(e.create)
 	default:
-		e.token, err = strconv.ParseUint(v.Token, 10, 64)
+		text, of := strings.CutPrefix(v.Token, ownRevision+" + ")
+		if e.token, err = strconv.ParseUint(text, 10, 64); of {
+			e.token += tokenAt(e.create)
+		}
 	}
 	if err != nil {
 		return foreign(e.dir)

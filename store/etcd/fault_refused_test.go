@@ -263,7 +263,9 @@ func TestFault41NoSpaceAfterAll(t *testing.T) {
 		}
 		return pass
 	})
-	_, err := h.Acquire(t.Context(), locktest.Request("a", 4))
+	late := locktest.Request("a", 4)
+	late.TTL, late.WaitTTL = time.Minute, time.Minute
+	_, err := h.Acquire(t.Context(), late)
 	if err == nil || errors.Is(err, store.ErrRefused) {
 		t.Errorf("got %v, want an unknown outcome", err)
 	}

@@ -2,7 +2,9 @@ package etcd
 
 import (
 	"context"
+	"errors"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -57,8 +59,18 @@ func (s *Store) grant(ctx context.Context, v *view, e, own *entry, lease clientv
 	return e.becomes(revision, token, lease), nil, nil
 }
 
-// promote makes the hold of a waiter, on the lease of its place, and returns what there is after that.
+// promote makes the hold of a waiter, on the lease of its place, and those of the readers that are granted with it.
+// It returns what there is after that.
 func (s *Store) promote(ctx context.Context, v *view, w *entry) (*view, error) {
+	if readers := v.leadingReaders(); len(readers) > 1 && readers[0] == w {
+		_, next, err := s.try(ctx, v.dir, v.nextReaders(readers))
+		if err == nil && next == nil {
+			next, err = s.look(ctx, v.dir)
+		}
+		if !errors.Is(err, rpctypes.ErrTooManyOps) { // the server's limit is lower than usual
+			return next, err
+		}
+	}
 	h, next, err := s.grant(ctx, v, w, ofOwner(v.holds, w.tag), w.lease)
 	if h != nil {
 		return s.look(ctx, v.dir)
@@ -83,6 +95,8 @@ func (s *Store) advance(ctx context.Context, v *view, e *entry, lease clientv3.L
 		switch d = v.judge(e); {
 		case d.before != nil:
 			next, err = s.promote(ctx, v, d.before)
+		case d.granted && d.own == nil && len(v.leadingReaders()) > 1 && v.queue[0].id == e.id:
+			next, err = s.promote(ctx, v, e)
 		case d.granted:
 			h, next, err = s.grant(ctx, v, e, d.own, lease)
 		default:

@@ -140,6 +140,25 @@ func (v *view) judge(e *entry) verdict {
 	return d
 }
 
+// maxReaders keeps a transaction below the server's limit of 128 conditions, of which a reader has two.
+const maxReaders = 50
+
+// leadingReaders are the waiters from the head of the queue that are granted together, as far as one transaction can
+// make their holds: readers whose owners have no hold and wait once.
+func (v *view) leadingReaders() []*entry {
+	tokens, owners := 0, make(map[string]bool)
+	for i, w := range v.queue {
+		if w.mode == store.Exclusive || owners[w.tag] || ofOwner(v.holds, w.tag) != nil || i == maxReaders || w.decode() != nil {
+			return v.queue[:i]
+		}
+		if tokens += w.tokens; tokens > maxTokens {
+			return v.queue[:i]
+		}
+		owners[w.tag] = true
+	}
+	return v.queue
+}
+
 // ahead are the keys that have to go before a waiter can be granted: those of the holds in its way, or only
 // that of the waiter before it, so that a hand-over wakes one.
 func (v *view) ahead(e *entry) map[string]bool {

@@ -73,7 +73,7 @@ func (w *waiter) tryOnce(ctx context.Context) (done bool, err error) {
 	var h *entry
 	var v *view
 	var revision int64
-	if looks {
+	if looks || r.req.Mode == store.Shared { // readers that are granted together need a view
 		v, err = s.look(ctx, w.dir)
 	} else if revision, v, err = s.try(ctx, w.dir, r.next(e, l.id)); revision > 0 {
 		h = e.becomes(revision, 0, l.id)

@@ -170,7 +170,7 @@ func (n *nameWatch) hear(e clientv3.WatchResponse) {
 			delete(w.ahead, string(change.Kv.Key))
 			// A place that is gone may be a hold by now, upon which its owner may re-enter.
 			if last || p.waits() && (id == p.id || w.r.tag == p.tag) {
-				w.wake(false)
+				w.wake(id == p.id)
 			}
 		}
 	}
