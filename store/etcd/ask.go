@@ -245,11 +245,12 @@ func (a *ask) held(h *entry, revision int64, holds int) (store.Grant, error) {
 	s.watches.leave(a.r)
 	if !s.records.noteHold(a.r, a.since, h, revision, a.lease, a.req.TTL) {
 		// The time of the id was up before this answer came. A new record ends the hold if no call asks again.
-		r, fresh := s.records.trackBut(a.r, a.req, a.idKeys)
 		if time.Since(a.began) < a.req.TTL {
+			s.records.trackBut(a.r, a.req, a.idKeys)
 			return store.Grant{}, errors.New("the time of its place was up before this answer came")
 		}
-		if fresh { // else it is that of another call
+		// With this answer the hold itself is over. If the old record stands, its keys are being deleted.
+		if r, fresh := s.records.track(a.req, a.idKeys); fresh {
 			s.records.expire(r)
 		}
 		return store.Grant{}, store.ErrLost
