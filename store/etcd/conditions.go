@@ -100,7 +100,7 @@ func (v *view) nextReaders(readers []*entry) clientv3.Op {
 	return clientv3.OpTxn(conditions, then, []clientv3.Op{k.look()})
 }
 
-// again is the transaction that makes a hold of an owner that has one, own: a re-entry, with the token of that,
+// again is the transaction that makes a hold of an owner that has one, own: a re-entry, with its token,
 // or an upgrade, with a new one.
 func (v *view) again(e, own *entry, lease clientv3.LeaseID) (op clientv3.Op, token uint64) {
 	k := e.idKeys

@@ -69,10 +69,10 @@ var (
 	_ store.Lister  = (*Store)(nil)
 )
 
-// New returns a handle that uses a client the caller has. Nil opts means defaults. It asks the server for its
-// shortest lease, which takes up to three seconds, and fails if there is no answer. The client stays the
-// caller's: close it after the store, not before. If its Watcher is not that of etcd's client, but one for a
-// namespace, say, each wake-up takes a read more.
+// New returns a handle that uses a client the caller has. Nil opts means defaults. It asks the server for its shortest
+// lease, which takes up to three seconds, and fails if there is no answer. The client stays the caller's: close it
+// after the store, not before. If its Watcher is not that of etcd's client but, say, one for a namespace, waiters may
+// notice only by their retry time that the cluster has lost its data.
 func New(c *clientv3.Client, opts *Options) (*Store, error) {
 	if c == nil {
 		return nil, errors.New("etcd: the client is nil")

@@ -51,7 +51,7 @@ var lookUp = net.DefaultResolver.LookupSRV
 //	                  addresses that members advertise may not lead to them from everywhere
 //	tls               true: with TLS, as any of the next four asks for too
 //	ca_file           PEM file of the authority, instead of the system's
-//	cert_file, key_file   PEM files; the certificate is read anew for each connection
+//	cert_file, key_file   PEM files; the certificate is read again for each connection
 //	server_name       the name in the members' certificate
 //
 // An unknown parameter is an error.
