@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestImports: what someone compiles who imports a package of this module,
-// beside the standard library and the module itself.
+// A program that imports a package of this module compiles nothing else but the standard library
+// and these modules.
 func TestImports(t *testing.T) {
 	const module = "github.com/dlock-go/dlock"
 	const wheel = "github.com/RussellLuo/timingwheel"

@@ -118,8 +118,8 @@ func TestAsNests(t *testing.T) {
 		m.Lock()
 		m.Lock()
 		require.True(t, m.TryLock())
-		stranger := dlock.WithOwner(t.Context(), dlock.NewOwner())
-		h := coretest.MustLock(t, stranger, m) // As overrides the owner of the context
+		ctx := dlock.WithOwner(t.Context(), dlock.NewOwner())
+		h := coretest.MustLock(t, ctx, m) // As overrides the owner of the context
 		assert.Equal(t, owner, h.Owner())
 		assert.Equal(t, 4, h.Count())
 		require.NoError(t, h.Unlock())
@@ -163,7 +163,7 @@ func TestContextFannedOutIsOneOwner(t *testing.T) {
 }
 
 // Goroutines of one owner wait before any of them holds. They do not deadlock with each other or
-// with other owners between them in the arrivals.
+// with other owners between them in the queue.
 func TestContextFannedOutBeforeTheFirstHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()
@@ -219,14 +219,14 @@ func TestNestedCallPassesTheQueue(t *testing.T) {
 				c, peer := coretest.Open(t, s, nil), coretest.Open(t, s.Peer(), nil)
 				start := time.Now()
 				h := coretest.MustLock(t, dlock.WithOwner(t.Context(), dlock.NewOwner()), c.RWMutex("m"))
-				var strangers sync.WaitGroup
+				var others sync.WaitGroup
 				for _, client := range []*dlock.Client{c, c, peer, peer} {
-					strangers.Go(func() { m := client.Mutex("m"); m.Lock(); m.Unlock() })
+					others.Go(func() { m := client.Mutex("m"); m.Lock(); m.Unlock() })
 				}
 				synctest.Wait()
 				require.NoError(t, nested(h.Context(t.Context()), c, peer))
 				require.NoError(t, h.Unlock())
-				strangers.Wait()
+				others.Wait()
 				assert.Zero(t, time.Since(start))
 			})
 		})

@@ -19,13 +19,13 @@ func TestFault01AcquireRequestLost(t *testing.T) {
 			w.S1.On(faultstore.Acquire, faultstore.Nth(1, 2), faultstore.DropRequest())
 			h := w.Lock(w.C1, "a")
 
-			asks := w.S1.Calls(faultstore.Acquire)
-			require.Len(t, asks, 3)
-			for _, ask := range asks {
-				require.Equal(t, asks[0].ID(), ask.ID())
+			requests := w.S1.Calls(faultstore.Acquire)
+			require.Len(t, requests, 3)
+			for _, request := range requests {
+				require.Equal(t, requests[0].ID(), request.ID())
 			}
-			require.Less(t, w.After(asks[2].Sent), 2*askGap)
-			require.Equal(t, []int{0, 0, 1}, []int{asks[0].Applied, asks[1].Applied, asks[2].Applied})
+			require.Less(t, w.After(requests[2].Sent), 2*askGap)
+			require.Equal(t, []int{0, 0, 1}, []int{requests[0].Applied, requests[1].Applied, requests[2].Applied})
 			w.Unlock(h)
 		})
 	})

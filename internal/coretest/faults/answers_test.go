@@ -23,9 +23,9 @@ func TestFault27UnknownErrorOnce(t *testing.T) {
 			coretest.InWorld(t, nil, func(t *testing.T, w *coretest.World) {
 				w.S1.On(faultstore.Any, faultstore.Nth(1), faultstore.Answer(errors.New(text)))
 				h := w.Lock(w.C1, "a")
-				asks := w.S1.Calls(faultstore.Acquire)
-				require.Len(t, asks, 2)
-				require.Equal(t, asks[0].ID(), asks[1].ID())
+				requests := w.S1.Calls(faultstore.Acquire)
+				require.Len(t, requests, 2)
+				require.Equal(t, requests[0].ID(), requests[1].ID())
 				w.SleepUntil(4 * ttl)
 				require.NoError(t, h.Err())
 				from := time.Now()

@@ -26,8 +26,8 @@ func TestFault54LateEventOfExpiredPromotion(t *testing.T) {
 		rival, _ := w.BeginLock(w.C1, "a").Granted() // when the promotion has expired
 		heal()
 		w.SleepUntil(9 * time.Second)
-		asks := w.S2.Calls(faultstore.Acquire)
-		confirmed := asks[len(asks)-1].Result
+		requests := w.S2.Calls(faultstore.Acquire)
+		confirmed := requests[len(requests)-1].Result
 		require.NoError(t, confirmed.Err)
 		require.GreaterOrEqual(t, confirmed.Grant.Token, promoted)
 		require.Greater(t, rival.Token(), promoted)
@@ -73,21 +73,21 @@ func TestFault54LateEventIsAHint(t *testing.T) {
 
 // A grant by event is valid for one WaitTTL less the margin, counted from the sending of the last
 // confirmed request. Requests that the store applied without a confirmed answer do not count, nor
-// does the time of the event. It is renewed by the time a third of that has passed.
+// does the time of the event. It is renewed when a third of that time has passed, or before.
 func TestFault54GrantByEventCountsFromConfirmedAsk(t *testing.T) {
-	second := askEvery // when the second ask is sent
+	second := askEvery // when the second request is sent
 	for name, x := range map[string]struct {
 		plan func(s *faultstore.Store)
 		base time.Duration
 	}{
-		"first ask": {func(s *faultstore.Store) {
+		"first request": {func(s *faultstore.Store) {
 			s.On(faultstore.Acquire, faultstore.From(2), faultstore.Mute())
 		}, 0},
-		"second ask": {func(s *faultstore.Store) {}, second},
-		"second ask applied, not confirmed": {func(s *faultstore.Store) {
+		"second request": {func(s *faultstore.Store) {}, second},
+		"second request applied, not confirmed": {func(s *faultstore.Store) {
 			s.On(faultstore.Acquire, faultstore.From(2), faultstore.MuteReply())
 		}, 0},
-		"second ask, slow": {func(s *faultstore.Store) {
+		"second request, slow": {func(s *faultstore.Store) {
 			s.On(faultstore.Acquire, faultstore.Nth(2), faultstore.DelayRequest(200*time.Millisecond))
 		}, second},
 		"none confirmed": {func(s *faultstore.Store) {

@@ -27,8 +27,8 @@ func TestFault54ForgedEvents(t *testing.T) {
 			coretest.InWorld(t, nil, func(t *testing.T, w *coretest.World) {
 				h := w.Lock(w.C1, "a")
 				q := w.BeginLock(w.C2, "a")
-				ask := w.S2.Calls(faultstore.Acquire)[0]
-				e := forge(ask.ID(), ask.Result.Grant.Token)
+				request := w.S2.Calls(faultstore.Acquire)[0]
+				e := forge(request.ID(), request.Result.Grant.Token)
 				for range flood / 2 {
 					w.S2.Emit(e)
 				}
@@ -39,11 +39,11 @@ func TestFault54ForgedEvents(t *testing.T) {
 				synctest.Wait()
 				q.StillWaits()
 				require.NoError(t, h.Err())
-				asks := w.S2.Count(faultstore.Acquire)
+				requests := w.S2.Count(faultstore.Acquire)
 				if name == "unknown id" {
-					require.Equal(t, 1, asks)
+					require.Equal(t, 1, requests)
 				}
-				require.LessOrEqual(t, asks, int(over/askGap)+2)
+				require.LessOrEqual(t, requests, int(over/askGap)+2)
 				require.Less(t, w.S1.Count(faultstore.Any), 3)
 
 				w.Unlock(h)

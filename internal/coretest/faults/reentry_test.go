@@ -11,7 +11,7 @@ import (
 )
 
 // An owner holds in one process, and its call in another process takes the same lock. Meanwhile
-// another owner waits at the head of the store's arrivals and of that process's local arrivals. That
+// another owner waits at the head of the store's queue and of that process's local queue. That
 // owner waits for the call, so the call must not wait for it.
 func TestFaultTrapReentryInAnotherProcess(t *testing.T) {
 	coretest.InWorld(t, nil, func(t *testing.T, w *coretest.World) {
@@ -19,8 +19,8 @@ func TestFaultTrapReentryInAnotherProcess(t *testing.T) {
 		outer, err := w.C1.Mutex("a").LockContext(dlock.WithOwner(t.Context(), owner))
 		require.NoError(t, err)
 		w.Claim(outer)
-		stranger := w.BeginLock(w.C2, "a")
-		another := w.BeginLock(w.C2, "a") // behind the first, in the local arrivals only
+		other := w.BeginLock(w.C2, "a")
+		another := w.BeginLock(w.C2, "a") // behind the first, in the local queue only
 		require.Len(t, w.Inspect("a").Queue, 1)
 
 		text := outer.Owner().String() // as a header would carry it
@@ -33,13 +33,13 @@ func TestFaultTrapReentryInAnotherProcess(t *testing.T) {
 		require.Zero(t, w.After(at))
 		require.Equal(t, outer.Token(), inner.Token())
 		require.Len(t, w.Inspect("a").Holders, 2)
-		stranger.StillWaits()
+		other.StillWaits()
 
 		// The outer hold may end first. The lock is free when both have ended.
 		w.Unlock(outer)
-		stranger.StillWaits()
+		other.StillWaits()
 		w.Unlock(inner)
-		h, at := stranger.Granted()
+		h, at := other.Granted()
 		require.Zero(t, w.After(at))
 		w.Unlock(h)
 		h, _ = another.Granted()
@@ -55,22 +55,22 @@ func TestFault04ReentryInAnotherProcessReplyLost(t *testing.T) {
 		outer, err := w.C1.Mutex("a").LockContext(ctx)
 		require.NoError(t, err)
 		w.Claim(outer)
-		stranger := w.BeginLock(w.C1, "a")
+		other := w.BeginLock(w.C1, "a")
 		w.S2.On(faultstore.Acquire, faultstore.Nth(1), faultstore.DropReply(), faultstore.Duplicate())
 		inner, err := w.C2.Mutex("a").LockContext(ctx)
 		require.NoError(t, err)
 		require.Len(t, w.Inspect("a").Holders, 2)
 		w.Unlock(inner)
 		require.Len(t, w.Inspect("a").Holders, 1)
-		stranger.StillWaits()
+		other.StillWaits()
 		w.Unlock(outer)
-		h, _ := stranger.Granted()
+		h, _ := other.Granted()
 		w.Unlock(h)
 	})
 }
 
-// Under its own exclusive hold an owner gets a shared one at once, past waiters in the local arrivals
-// and in the store's arrivals. The exclusive hold may end first. That is a downgrade, and waiting
+// Under its own exclusive hold an owner gets a shared one at once, past waiters in the local queue
+// and in the store's queue. The exclusive hold may end first. That is a downgrade, and waiting
 // writers stay out until the shared hold ends.
 func TestFaultTrapReadUnderOwnWrite(t *testing.T) {
 	coretest.InWorld(t, nil, func(t *testing.T, w *coretest.World) {
@@ -112,7 +112,7 @@ func TestFaultTrapReentryByEvent(t *testing.T) {
 		h := w.Lock(w.C1, "a")
 		ctx := dlock.WithOwner(t.Context(), dlock.NewOwner())
 		first := w.Begin(func() (*dlock.Hold, error) { return w.C1.Mutex("a").LockContext(ctx) })
-		stranger := w.BeginLock(w.C2, "a")
+		other := w.BeginLock(w.C2, "a")
 		second := w.Begin(func() (*dlock.Hold, error) { return w.C2.Mutex("a").LockContext(ctx) })
 		require.Len(t, w.Inspect("a").Queue, 3)
 		w.SleepUntil(time.Second)
@@ -121,11 +121,11 @@ func TestFaultTrapReentryByEvent(t *testing.T) {
 		inner, at := second.Granted()
 		require.Equal(t, time.Second, w.After(at))
 		require.Equal(t, outer.Token(), inner.Token())
-		stranger.StillWaits()
+		other.StillWaits()
 		w.Unlock(outer)
-		stranger.StillWaits()
+		other.StillWaits()
 		w.Unlock(inner)
-		next, _ := stranger.Granted()
+		next, _ := other.Granted()
 		w.Unlock(next)
 	})
 }

@@ -36,8 +36,8 @@ func TestFault11HalfOpenLinkAtWaiter(t *testing.T) {
 			h := w.Lock(w.C1, "a")
 			q := w.BeginLock(w.C2, "a")
 			w.SleepUntil(2 * time.Second)
-			asks := w.S2.Calls(faultstore.Acquire)
-			last := asks[len(asks)-1].Sent
+			requests := w.S2.Calls(faultstore.Acquire)
+			last := requests[len(requests)-1].Sent
 			heal := w.S2.Outage(faultstore.Mute())
 			at, err := q.Failed()
 			require.ErrorIs(t, err, dlock.ErrUnavailable)
@@ -61,9 +61,9 @@ func TestFault11HalfOpenLinkAtWaiter(t *testing.T) {
 			heal()
 			next, at := q.Granted()
 			require.LessOrEqual(t, w.After(at), 8*time.Second+storeTimeout+time.Second)
-			asks := w.S2.Calls(faultstore.Acquire)
-			for _, ask := range asks {
-				require.Equal(t, asks[0].ID(), ask.ID())
+			requests := w.S2.Calls(faultstore.Acquire)
+			for _, request := range requests {
+				require.Equal(t, requests[0].ID(), request.ID())
 			}
 			w.Unlock(next)
 		})

@@ -131,7 +131,7 @@ func TestFault48HolderDiesSilently(t *testing.T) {
 	})
 }
 
-// The waiter at the head of the arrivals dies. The waiters behind it lose no more than its WaitTTL.
+// The waiter at the head of the queue dies. The waiters behind it lose no more than its WaitTTL.
 func TestFault49HeadOfQueueDies(t *testing.T) {
 	t.Run("while another holds", func(t *testing.T) {
 		coretest.InWorld(t, nil, func(t *testing.T, w *coretest.World) {

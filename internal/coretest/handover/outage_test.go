@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An outage ends the waits of all calls in the local arrivals together, readers and writers. No call
+// An outage ends the waits of all calls in the local queue together, readers and writers. No call
 // waits for one more TTL for each call before it.
 func TestOutageReachesTheWholeLocalQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -32,7 +32,7 @@ func TestLocalHandoverAndReentry(t *testing.T) {
 		synctest.Wait()
 		state := coretest.Inspect(t, s, "m")
 		require.Len(t, state.Holders, 1)
-		assert.Equal(t, store.Shared, state.Holders[0].Mode, "a downgrade, with nobody between")
+		assert.Equal(t, store.Shared, state.Holders[0].Mode, "a downgrade, with no other holder between")
 		require.NoError(t, read.Unlock())
 		require.NoError(t, (<-got[1]).Unlock())
 		synctest.Wait()

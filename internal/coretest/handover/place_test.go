@@ -126,7 +126,7 @@ func TestLocalHandoverKeepsOnePlaceForLaterCalls(t *testing.T) {
 	})
 }
 
-// A grant to the kept place goes to the writer that is at the front of the local arrivals then.
+// A grant to the kept place goes to the writer that is at the front of the local queue then.
 func TestLocalHandoverPlaceServesTheFront(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := coretest.NewSpy(memory.New())

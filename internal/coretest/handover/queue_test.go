@@ -26,7 +26,7 @@ type arrivals struct {
 }
 
 // arrive starts a call that holds for a second, and returns when the call waits or holds.
-func (q *arrivals) arrive(who string, lock func(context.Context) (*dlock.Hold, error)) (cancel func()) {
+func (q *arrivals) arrive(caller string, lock func(context.Context) (*dlock.Hold, error)) (cancel func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	q.wg.Go(func() {
 		h, err := lock(ctx)
@@ -35,7 +35,7 @@ func (q *arrivals) arrive(who string, lock func(context.Context) (*dlock.Hold, e
 			return
 		}
 		q.mu.Lock()
-		q.served = append(q.served, who)
+		q.served = append(q.served, caller)
 		q.mu.Unlock()
 		time.Sleep(time.Second)
 		assert.NoError(q.t, h.Unlock())
@@ -50,16 +50,16 @@ func TestLocalQueueIsFirstInFirstOut(t *testing.T) {
 		q := arrivals{t: t}
 		var want []string
 		for i := range 30 {
-			who := fmt.Sprint(i)
-			want = append(want, who)
-			q.arrive(who, c.Mutex("m").LockContext)
+			caller := fmt.Sprint(i)
+			want = append(want, caller)
+			q.arrive(caller, c.Mutex("m").LockContext)
 		}
 		q.wg.Wait()
 		assert.Equal(t, want, q.served)
 	})
 }
 
-// Of a hundred waiting calls of one process only the front has a place in the store's arrivals. It
+// Of a hundred waiting calls of one process only the front has a place in the store's queue. It
 // has that already while this process holds.
 func TestLocalQueueSendsOnlyItsFrontToTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -95,8 +95,8 @@ func TestLocalQueueAdmitsLeadingReadersTogether(t *testing.T) {
 		h := coretest.MustLock(t, t.Context(), peer.Mutex("m"))
 		q := arrivals{t: t}
 		rw := c.RWMutex("m")
-		for _, who := range []string{"r1", "r2", "r3"} {
-			q.arrive(who, rw.RLockContext)
+		for _, caller := range []string{"r1", "r2", "r3"} {
+			q.arrive(caller, rw.RLockContext)
 		}
 		q.arrive("w1", rw.LockContext)
 		q.arrive("r4", rw.RLockContext)
@@ -143,15 +143,15 @@ func TestLocalQueueGoesOnWhenAWaiterIsCancelled(t *testing.T) {
 		h := coretest.MustLock(t, t.Context(), c.Mutex("m"))
 		q := arrivals{t: t}
 		rw := c.RWMutex("m")
-		leave := make(map[string]func())
-		for _, who := range []string{"front", "second", "middle", "last"} {
-			leave[who] = q.arrive(who, rw.LockContext)
+		cancel := make(map[string]func())
+		for _, caller := range []string{"front", "second", "middle", "last"} {
+			cancel[caller] = q.arrive(caller, rw.LockContext)
 		}
-		leave["middle"]()
-		leave["front"]()
+		cancel["middle"]()
+		cancel["front"]()
 		synctest.Wait()
 		assert.Len(t, coretest.Inspect(t, s, "m").Queue, 1, "the next call is at the front")
-		leave["last"]()
+		cancel["last"]()
 		require.NoError(t, h.Unlock())
 		q.wg.Wait()
 		assert.Equal(t, []string{"second"}, q.served)
@@ -168,10 +168,10 @@ func TestLocalQueueJoinsReadersWhenTheWriterBetweenIsCancelled(t *testing.T) {
 		q := arrivals{t: t}
 		rw := c.RWMutex("m")
 		q.arrive("r1", rw.RLockContext)
-		leave := q.arrive("w", rw.LockContext)
+		cancel := q.arrive("w", rw.LockContext)
 		q.arrive("r2", rw.RLockContext)
 		assert.Len(t, coretest.Inspect(t, s, "m").Queue, 1)
-		leave()
+		cancel()
 		synctest.Wait()
 		assert.Len(t, coretest.Inspect(t, s, "m").Queue, 1)
 		start := time.Now()

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The readers at the front of the local arrivals have one place at the store. They are granted
+// The readers at the front of the local queue have one place at the store. They are granted
 // together, as many as there are tokens, and one of the others asks for the rest.
 func TestReadersWaitAtOnePlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

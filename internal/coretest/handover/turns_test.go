@@ -16,20 +16,20 @@ import (
 
 // turns records which waiter had a lock, in order, and with which tokens.
 type turns struct {
-	mu     sync.Mutex
-	who    []string
-	tokens []uint64
+	mu      sync.Mutex
+	waiters []string
+	tokens  []uint64
 }
 
 // take locks m n times for the waiter of that name, each time for the length of section.
-func (ts *turns) take(t *testing.T, who string, m coretest.Locker, n int, section time.Duration) {
+func (ts *turns) take(t *testing.T, waiter string, m coretest.Locker, n int, section time.Duration) {
 	for range n {
 		h, err := m.LockContext(context.Background())
 		if !assert.NoError(t, err) {
 			return
 		}
 		ts.mu.Lock()
-		ts.who, ts.tokens = append(ts.who, who), append(ts.tokens, h.Token())
+		ts.waiters, ts.tokens = append(ts.waiters, waiter), append(ts.tokens, h.Token())
 		ts.mu.Unlock()
 		time.Sleep(section)
 		assert.NoError(t, h.Unlock())
@@ -37,10 +37,10 @@ func (ts *turns) take(t *testing.T, who string, m coretest.Locker, n int, sectio
 }
 
 // longest returns the greatest number of turns that others had in a row while the waiter waited.
-func (ts *turns) longest(who string) int {
+func (ts *turns) longest(waiter string) int {
 	most, n := 0, 0
-	for _, w := range ts.who {
-		if w == who {
+	for _, w := range ts.waiters {
+		if w == waiter {
 			most, n = max(most, n), 0
 		} else {
 			n++
@@ -50,7 +50,7 @@ func (ts *turns) longest(who string) int {
 }
 
 // While goroutines of one process wait for each other, the store gets two calls a batch: one to
-// release the lock, one to arrivals for it again.
+// release the lock, one to queue for it again.
 func TestLocalHandover(t *testing.T) {
 	for _, goroutines := range []int{2, 3, 16} {
 		synctest.Test(t, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestLocalHandover(t *testing.T) {
 			}
 			wg.Wait()
 			coretest.WantRising(t, ts.tokens)
-			assert.Len(t, ts.who, 240)
+			assert.Len(t, ts.waiters, 240)
 			synctest.Wait()
 			coretest.WantFree(t, s, "m")
 			assert.LessOrEqual(t, s.Acquires.Load(), int64(240/10+3))

@@ -54,7 +54,7 @@ func TestWithoutRenewalIsLostWhenTheLeaseRunsOut(t *testing.T) {
 	})
 }
 
-// A fixed lease that comes from the arrivals is the short one of a promotion. It reaches its TTL
+// A fixed lease that comes from the queue is the short one of a promotion. It reaches its TTL
 // before Lock returns, and is not renewed after that.
 func TestWithoutRenewalOfAPromotedHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -82,8 +82,8 @@ func TestWithoutRenewalOfAPromotedHold(t *testing.T) {
 	})
 }
 
-// A promoted hold has the short lease of a waiter. It is renewed by the time a third of that has
-// passed.
+// A promoted hold has the short lease of a waiter. It is renewed when a third of that time has
+// passed, or before.
 func TestPromotedHoldIsRenewedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()

@@ -79,7 +79,7 @@ func TestFault68CancelWhileWaiting(t *testing.T) {
 						time.Sleep(rand.N(5 * time.Second))
 						ctx, cancel := context.WithCancel(t.Context())
 						if i%5 == 0 {
-							ctx = dlock.WithOwner(ctx, dlock.NewOwner()) // past the local arrivals
+							ctx = dlock.WithOwner(ctx, dlock.NewOwner()) // past the local queue
 						}
 						var at time.Time
 						after := rand.N(10 * time.Second)

@@ -27,7 +27,7 @@ func TestFault72CloseWithHoldersAndWaiters(t *testing.T) {
 		m.Lock()
 		ctx := nested.Context(t.Context())
 		var wg sync.WaitGroup
-		for _, name := range []string{"far", "far", "far", "here", "lock"} { // in the store's arrivals and in the local arrivals
+		for _, name := range []string{"far", "far", "far", "here", "lock"} { // in the store's queue and in the local queue
 			wg.Go(func() {
 				_, err := c.RWMutex(name).LockContext(t.Context())
 				coretest.WantError(t, err, "lock", name, dlock.ErrClosed)

@@ -70,7 +70,7 @@ func TestFault89TooManyWaiters(t *testing.T) {
 		for _, name := range []string{"a", "b"} {
 			_, err := c.Mutex(name).LockContext(ctx)
 			coretest.WantError(t, err, "lock", name, dlock.ErrTooManyWaiters)
-			_, err = c.Mutex(name).LockContext(dlock.WithOwner(ctx, dlock.NewOwner())) // past the local arrivals
+			_, err = c.Mutex(name).LockContext(dlock.WithOwner(ctx, dlock.NewOwner())) // past the local queue
 			coretest.WantError(t, err, "lock", name, dlock.ErrTooManyWaiters)
 			_, err = c.Mutex(name).TryLockContext(ctx)
 			coretest.WantError(t, err, "trylock", name, dlock.ErrHeld) // a try does not wait
