@@ -12,6 +12,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/internal/coretest"
+	"github.com/dlock-go/dlock/internal/faultstore"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/memory"
 	"github.com/stretchr/testify/assert"
@@ -162,6 +163,27 @@ func TestLocalHandoverKeepsTheEvent(t *testing.T) {
 		require.NoError(t, first.Unlock()) // the call with the granted place gets the lock locally
 		third := <-got[1]
 		assert.Zero(t, time.Since(began))
+		_ = (<-got[0]).Unlock()
+		require.NoError(t, third.Unlock())
+	})
+}
+
+// The same for a reconnection: the place keeper asks the store again, because it may have missed the
+// grant of its place.
+func TestLocalHandoverKeepsTheReconnection(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New()
+		events := faultstore.New(s.Peer())
+		first, got := handing(t, coretest.Open(t, events, nil), t.Context(), t.Context())
+		began := time.Now()
+		events.OnEvent(faultstore.EveryEvent, faultstore.DropEvent())
+		_, err := s.Break(t.Context(), "m") // the place is granted, and the event is lost
+		require.NoError(t, err)
+		events.Emit(store.Event{})
+		require.NoError(t, first.Unlock())
+		third := <-got[1]
+		assert.LessOrEqual(t, time.Since(began), 2*coretest.AskGap)
 		_ = (<-got[0]).Unlock()
 		require.NoError(t, third.Unlock())
 	})
