@@ -3,9 +3,7 @@ package dlock
 import (
 	"testing"
 	"testing/synctest"
-	"time"
 
-	"github.com/dlock-go/dlock/internal/faultstore"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/memory"
 	"github.com/stretchr/testify/assert"
@@ -29,29 +27,6 @@ func TestCleanerKeepsNothing(t *testing.T) {
 		k.take()
 		k.take()
 		assert.Nil(t, k.chores)
-		require.NoError(t, c.Close())
-	})
-}
-
-// While the store is silent chores pile up behind those that are tried. What had no turn
-// until nothing of it can be left is not tried any more.
-func TestCleanerForgetsWhatIsOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		mute := faultstore.New(memory.New())
-		c, err := New(mute, nil)
-		require.NoError(t, err)
-		heal := mute.On(faultstore.Any, faultstore.Every, faultstore.Mute())
-		for range 5 * crowd {
-			c.cleaner.add(c.newAttempt(c.Mutex("m").d.terms, store.Exclusive, false))
-		}
-		time.Sleep(c.opts.TTL + 2*c.opts.timeout(c.opts.TTL))
-		tried := mute.Count(faultstore.Release)
-		assert.Less(t, tried, 150, "the fault has not bitten")
-		heal()
-		synctest.Wait()
-		time.Sleep(time.Second)
-		assert.Zero(t, c.cleaner.left())
-		assert.LessOrEqual(t, mute.Count(faultstore.Release), tried+maxCleaners+crowd)
 		require.NoError(t, c.Close())
 	})
 }

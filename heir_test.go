@@ -61,24 +61,6 @@ func TestHeir(t *testing.T) {
 	}
 }
 
-// Who is served goes by the owner that the store knows, from then on: his own is that
-// of the envoy, who may get something by it.
-func TestHeirGoesByTheOwnerOfTheHold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, err := New(memory.New(), nil)
-		require.NoError(t, err)
-		first, got := oneOfTwo(t, c.Mutex("m"))
-		require.NoError(t, first.Unlock())
-		second := <-got
-		n := second.grant.tenure
-		require.Same(t, first.grant.tenure, n)
-		assert.Equal(t, n.attempt.req.Owner, second.grant.party.id)
-		assert.Equal(t, 1, second.grant.party.attempts)
-		require.NoError(t, second.Unlock())
-		require.NoError(t, c.Close())
-	})
-}
-
 var closedChan = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
 // What was granted to an id that was asked for more than once may be a re-entry,
