@@ -81,6 +81,29 @@ func TestLocalHandoverGivesThePlaceUpWithTheLock(t *testing.T) {
 	}
 }
 
+// The last Unlock of a burst releases the hold and the place in the store's queue side by side. It
+// takes as long as one release.
+func TestUnlockReleasesHoldAndPlaceSideBySide(t *testing.T) {
+	const latency = 100 * time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		s := coretest.NewSpy(memory.New())
+		first, got := handing(t, coretest.Open(t, s, nil), t.Context())
+		require.NoError(t, first.Unlock())
+		second := <-got[0]
+		require.Len(t, coretest.Inspect(t, s, "m").Queue, 1, "no place to give up")
+		s.OnRelease(func(ctx context.Context, ref store.Ref) error {
+			if err := coretest.Sleep(ctx, latency); err != nil {
+				return err
+			}
+			return s.Store.Release(ctx, ref)
+		})
+		began := time.Now()
+		require.NoError(t, second.Unlock())
+		assert.LessOrEqual(t, time.Since(began), latency+latency/10)
+		coretest.WantFree(t, s, "m")
+	})
+}
+
 // A store that does not answer the release of the place delays Unlock no longer than StoreTimeout.
 func TestLocalHandoverUnlocksInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
