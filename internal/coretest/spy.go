@@ -47,6 +47,29 @@ func (s *Spy) OnRelease(f func(context.Context, store.Ref) error) {
 	s.release.Store((*releaseFunc)(&f))
 }
 
+// HoldAcquires keeps every Acquire on its way until arrive is closed. A caller whose context ends
+// before does not stop its request: the store does it when it arrives.
+func (s *Spy) HoldAcquires(arrive <-chan struct{}) {
+	type answer struct {
+		grant store.Grant
+		err   error
+	}
+	s.OnAcquire(func(ctx context.Context, req store.Request) (store.Grant, error) {
+		reply := make(chan answer, 1)
+		go func() {
+			<-arrive
+			g, err := s.Store.Acquire(context.WithoutCancel(ctx), req)
+			reply <- answer{g, err}
+		}()
+		select {
+		case a := <-reply:
+			return a.grant, a.err
+		case <-ctx.Done():
+			return store.Grant{}, ctx.Err()
+		}
+	})
+}
+
 // AcquireFunc returns the function that OnAcquire was given last.
 func (s *Spy) AcquireFunc() func(context.Context, store.Request) (store.Grant, error) {
 	return *s.acquire.Load()

@@ -48,10 +48,7 @@ func TestLocalHandoverWaitsForTheOwnersRequests(t *testing.T) {
 		c := coretest.Open(t, s, nil)
 		first, got := handing(t, c, t.Context())
 		arrive := make(chan struct{})
-		s.OnAcquire(func(ctx context.Context, req store.Request) (store.Grant, error) {
-			<-arrive
-			return s.Store.Acquire(ctx, req)
-		})
+		s.HoldAcquires(arrive)
 		ctx, cancel := context.WithCancel(first.Context(t.Context()))
 		read := make(chan *dlock.Hold, 1)
 		go func() {
