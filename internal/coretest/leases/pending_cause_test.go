@@ -4,6 +4,9 @@ package leases
 
 import (
 	"context"
+	"log/slog"
+	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -11,6 +14,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/internal/coretest"
+	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -107,4 +111,44 @@ func TestGrantThatNeverReachedItsCallerIsNotReported(t *testing.T) {
 		s.Recover()
 		time.Sleep(time.Hour)
 	})
+}
+
+// The store says that a hold is gone, and at that moment other goroutines look at it. All of them
+// get the store's answer as the cause, and the log does too.
+func TestLossReportedByTheStoreIsNoPassedDeadline(t *testing.T) {
+	for range 1_000 {
+		synctest.Test(t, func(t *testing.T) {
+			logs := &coretest.Logs{}
+			s := coretest.NewSpy(memory.New())
+			c := coretest.Open(t, s, &dlock.Options{Logger: slog.New(logs)})
+			h := coretest.MustLock(t, t.Context(), c.Mutex("m"))
+			var looking sync.WaitGroup
+			s.OnRenew(func(_ context.Context, refs []store.Ref) []error {
+				for range 4 {
+					looking.Go(func() {
+						for h.Err() == nil {
+							runtime.Gosched()
+						}
+					})
+				}
+				runtime.Gosched()
+				errs := make([]error, len(refs))
+				for i := range errs {
+					errs[i] = store.ErrLost
+				}
+				return errs
+			})
+			<-h.Done()
+			looking.Wait()
+			synctest.Wait()
+			records := logs.Of(slog.LevelWarn, "lost")
+			require.Len(t, records, 1)
+			assert.NotContains(t, records[0].Attrs["cause"].String(), "deadline")
+			assert.ErrorContains(t, h.Err(), "the store says it is gone")
+			_ = h.Unlock()
+		})
+		if t.Failed() {
+			return
+		}
+	}
 }
