@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/dlock-go/dlock/internal/core"
+	"github.com/dlock-go/dlock/internal/request"
 	"github.com/dlock-go/dlock/store"
 )
 
@@ -13,13 +15,13 @@ import (
 var (
 	// ErrHeld: the lock is busy, or others wait for it. Only the Try forms answer so.
 	ErrHeld = store.ErrHeld
-	// ErrLost: the hold was lost before it was released. Its lease ran out
-	// unrenewed, MaxHold was reached, or the store no longer has it. Also for a
-	// grant that arrived after its lease had run out, and for re-entry into a
-	// lost hold.
+	// ErrLost: the hold was lost before it was released. The error says why: its
+	// deadline passed without a confirmed renewal, MaxHold was reached, or the store says
+	// that it is gone. Also for a grant that arrived after its lease had run out, and
+	// for re-entry into a lost hold.
 	ErrLost = store.ErrLost
 	// ErrNotHeld: this handle, or this *Mutex, holds nothing: it was unlocked before.
-	ErrNotHeld = errors.New("lock is not held")
+	ErrNotHeld = core.ErrNotHeld
 	// ErrUpgrade: a writer's lock was asked for under the owner's own reader's
 	// lock while others read too. Waiting could deadlock, so it fails at once.
 	ErrUpgrade = store.ErrUpgrade
@@ -35,9 +37,9 @@ var (
 	// ErrInvalidOption: another option is out of range, or there is no store.
 	ErrInvalidOption = errors.New("invalid option")
 	// ErrTooManyWaiters: Options.MaxWaiters calls of this client wait already.
-	ErrTooManyWaiters = errors.New("too many waiters")
+	ErrTooManyWaiters = core.ErrTooManyWaiters
 	// ErrTooManyHolds: one owner holds one lock 2^31-1 times over.
-	ErrTooManyHolds = errors.New("too many nested holds")
+	ErrTooManyHolds = core.ErrTooManyHolds
 	// ErrForeignKey: the store has something at the lock's place that dlock did
 	// not write. Waiting does not help.
 	ErrForeignKey = store.ErrForeignKey
@@ -45,16 +47,15 @@ var (
 	ErrRefused = store.ErrRefused
 	// ErrUnavailable: the store gave no usable answer for as long as the call
 	// could wait for one. The cause is wrapped beside it.
-	ErrUnavailable = errors.New("store is unavailable")
+	ErrUnavailable = request.ErrUnavailable
 )
 
 var (
-	// errNested is ErrLost for re-entry into a lost hold: no retry can help.
-	errNested = fmt.Errorf("%w: re-entry into a lost hold, unlock all of its handles first", ErrLost)
-	// errLate is ErrLost for a grant that ran out on its way.
-	errLate = fmt.Errorf("%w: the grant arrived after its lease had run out", ErrLost)
-	// errClosedHold is what a hold ends with that Client.Close released.
-	errClosedHold = fmt.Errorf("%w: released by Close: %w", ErrNotHeld, ErrClosed)
+	// errZero is what a lock that no Client has made panics with.
+	errZero = fmt.Errorf("%w: the zero Mutex and RWMutex cannot be used, client.Mutex(name) and client.RWMutex(name) make one", ErrInvalidOption)
+	// errNotLocked is what Unlock of a value that holds nothing panics with.
+	errNotLocked = fmt.Errorf("%w by Lock or TryLock of this value: Unlock belongs to the value that was locked, "+
+		"so keep one, or use LockContext and Do", ErrNotHeld)
 )
 
 // Error is what dlock's functions return: the operation, the name of the lock
@@ -78,22 +79,3 @@ func (e *Error) Error() string {
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
-
-// certain reports that a store's error says "certainly not" rather than unknown.
-func certain(err error) bool {
-	for _, refusal := range []error{ErrHeld, ErrUpgrade, ErrLost, ErrForeignKey, ErrRefused, ErrClosed} {
-		if errors.Is(err, refusal) {
-			return true
-		}
-	}
-	return false
-}
-
-// settled reports that after this answer to a release nothing of the id is
-// left. A refusal leaves it where it was.
-func settled(err error) bool {
-	return err == nil || certain(err) && !errors.Is(err, ErrRefused)
-}
-
-// unavailable wraps the last unknown outcome when there is no time for another try.
-func unavailable(cause error) error { return fmt.Errorf("%w: %w", ErrUnavailable, cause) }

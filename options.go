@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/dlock-go/dlock/internal/core"
 	"github.com/dlock-go/dlock/store"
 )
 
@@ -40,35 +41,44 @@ type Options struct {
 	// MaxHold caps how long one grant can be held: renewal stops then and the
 	// hold is lost. Default no cap.
 	MaxHold time.Duration
-	// MaxWaiters is how many calls of this client may wait at once, over all
-	// names; more fail with ErrTooManyWaiters, and Lock tries again with pauses. Default
-	// 100,000.
+	// MaxWaiters is how many calls of this client may wait at once, over all names; more
+	// fail with ErrTooManyWaiters, and Lock tries again with pauses. A call waits when
+	// its first request was not granted at once, also because the store did not answer
+	// it within StoreTimeout. Default 100,000.
 	MaxWaiters int
-	// LocalHandoffs is how often in a row a Mutex, or the writers' side of an
-	// RWMutex, may pass from one goroutine of this client to the next that waits
-	// here, without a call of the store. So passed on it costs microseconds instead of a round
-	// trip; waiters of other processes wait for as many turns, and for no turn
-	// that begins later than 10 ms after the store's grant. Each has a token of
-	// its own. It is also how many readers of this client may, for as long, join one
-	// who has the reader's lock, and share what the store has granted him. Locks of explicit
-	// owners, with MaxHold or without renewal always go through the store.
-	// Default 100, at most 1000; negative: never.
+	// LocalHandoffs is how often in a row a writer's lock may pass from one goroutine
+	// of this client to the next that waits here, without a call of the store. Such a
+	// hand-over costs microseconds instead of a round trip. Waiters of other processes
+	// wait for at most that many turns, and for no turn that begins later than 10 ms
+	// after the store's grant. Each turn has a token of its own. It is also how many
+	// readers of this client may, within those 10 ms, join one that has the reader's
+	// lock and share its hold at the store. Locks of explicit owners, with MaxHold or
+	// without renewal always go through the store. Default 100, at most 1000; for
+	// none, NoLocalHandoffs or any other negative number.
 	LocalHandoffs int
-	// OnLost is called once, on a goroutine of its own, for every grant that is
-	// lost, with the oldest of its handles that is not unlocked yet, after
-	// that handle's Done has closed; if Unlock found the hold gone at the store, with
-	// the handle just unlocked, whose Err is ErrNotHeld. It may block.
+	// OnLost is called once for every grant that is lost, with the oldest of its
+	// handles that is not unlocked yet, after that handle's Done has closed. If Unlock
+	// finds the hold gone at the store, it is called with the handle just unlocked,
+	// whose Err is ErrNotHeld. It may block: the calls have goroutines of their own, 64
+	// at most while they return. A grant that never reached its caller is not told.
 	OnLost func(*Hold)
-	// Logger gets lost holds, renewals that fail and succeed again, releases that
-	// could not be confirmed, and from Lock and TryLock, on their callers' goroutines,
-	// why they try again or could not tell. Default silent.
+	// Logger gets lost holds, renewals that begin to fail and that succeed again,
+	// releases that could not be confirmed, and from Lock and TryLock, on their callers'
+	// goroutines, why they try again or could not tell. A lasting trouble is logged when
+	// it begins and when it ends, not at each try. Default silent.
 	Logger *slog.Logger
 	// Label is shown by the store's Inspect to say who holds, at most 128
 	// bytes. Default the host's name and the process id.
 	Label string
 }
 
+// NoLocalHandoffs is the value of Options.LocalHandoffs for none.
+const NoLocalHandoffs = -1
+
 const (
+	defaultLocalHandoffs = 100
+	maxLocalHandoffs     = 1000
+
 	defaultTTL          = 30 * time.Second
 	defaultWaitTTL      = 5 * time.Second
 	defaultStoreTimeout = 3 * time.Second
@@ -146,62 +156,61 @@ func isNil(s store.Store) bool {
 }
 
 // LockOption changes, for one Mutex or RWMutex, what Options say for all.
-type LockOption func(*terms)
+type LockOption func(*lockConfig)
 
 // WithTTL sets the lease of this lock's holds, in place of Options.TTL.
 func WithTTL(d time.Duration) LockOption {
-	return func(t *terms) { t.ttl = d }
+	return func(c *lockConfig) { c.TTL = d }
 }
 
 // WithMaxHold caps how long one grant of this lock can be held, in place of
 // Options.MaxHold; zero means no cap.
 func WithMaxHold(d time.Duration) LockOption {
-	return func(t *terms) { t.maxHold = d }
+	return func(c *lockConfig) { c.MaxHold = d }
 }
 
 // WithoutRenewal lets the lease run out TTL after the grant instead of renewing
 // it: the hold is lost then unless it was unlocked before, and told and logged
 // as lost like any other.
 func WithoutRenewal() LockOption {
-	return func(t *terms) { t.fixed = true }
+	return func(c *lockConfig) { c.Fixed = true }
 }
 
-// terms are what one lock asks of the store. err says that they are unusable;
-// it surfaces at the call, for Mutex and RWMutex return no error.
-type terms struct {
-	name     string
-	ttl      time.Duration
-	waitTTL  time.Duration
-	timeout  time.Duration // of one call of the store
-	maxHold  time.Duration
-	fixed    bool
-	handoffs int // that a hold may make within the process; negative: none
-	err      error
+// lockConfig is what one lock is taken with. err says that it is unusable; it
+// surfaces at the call, for Mutex and RWMutex return no error.
+type lockConfig struct {
+	core.LockConfig
+	err error
 }
 
-func (c *Client) terms(name string, opts []LockOption) *terms {
-	t := &terms{name: name, ttl: c.opts.TTL, maxHold: c.opts.MaxHold}
-	for _, opt := range opts {
-		opt(t)
+func (c *Client) config(name string, opts []LockOption) *lockConfig {
+	k := &lockConfig{}
+	k.Name, k.TTL, k.MaxHold, k.Label = name, c.opts.TTL, c.opts.MaxHold, c.opts.Label
+	for i, opt := range opts {
+		if opt == nil {
+			k.err = fmt.Errorf("%w: LockOption %d is nil", ErrInvalidOption, i+1)
+			return k
+		}
+		opt(k)
 	}
-	t.waitTTL = c.opts.WaitTTL
-	if t.waitTTL == 0 {
-		t.waitTTL = max(min(t.ttl, defaultWaitTTL), c.minTTL)
+	k.WaitTTL = c.opts.WaitTTL
+	if k.WaitTTL == 0 {
+		k.WaitTTL = max(min(k.TTL, defaultWaitTTL), c.minTTL)
 	}
-	t.timeout = c.opts.timeout(t.ttl)
-	t.handoffs = c.opts.LocalHandoffs
-	t.err = t.check(c.minTTL)
-	return t
+	k.Timeout = c.opts.timeout(k.TTL)
+	k.Handoffs = c.opts.LocalHandoffs
+	k.err = k.check(c.minTTL)
+	return k
 }
 
-func (t *terms) check(minTTL time.Duration) error {
-	if t.name == "" || len(t.name) > MaxNameLen {
-		return fmt.Errorf("%w: %d bytes, 1 to %d are allowed", ErrInvalidName, len(t.name), MaxNameLen)
+func (k *lockConfig) check(minTTL time.Duration) error {
+	if k.Name == "" || len(k.Name) > MaxNameLen {
+		return fmt.Errorf("%w: %d bytes, 1 to %d are allowed", ErrInvalidName, len(k.Name), MaxNameLen)
 	}
-	if t.maxHold < 0 {
-		return fmt.Errorf("%w: MaxHold %v is negative", ErrInvalidTTL, t.maxHold)
+	if k.MaxHold < 0 {
+		return fmt.Errorf("%w: MaxHold %v is negative", ErrInvalidTTL, k.MaxHold)
 	}
-	return validTTL("TTL", t.ttl, minTTL)
+	return validTTL("TTL", k.TTL, minTTL)
 }
 
 // timeout of one call for a lock with this TTL.
@@ -211,8 +220,3 @@ func (o Options) timeout(ttl time.Duration) time.Duration {
 	}
 	return min(ttl/3, defaultStoreTimeout)
 }
-
-// margin is kept between a claim's end and the end of its lease at the store:
-// 1 % for clocks that run at different rates and 2 ms for their granularity,
-// the figures of the Redlock description (redis.io, "Distributed Locks").
-func margin(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }

@@ -19,7 +19,7 @@ import (
 // comes between. The other way round, taking the writer's lock under one's own
 // reader's lock, works if no one else reads and fails at once with ErrUpgrade
 // otherwise, for two readers who wait for each other to leave would wait for ever.
-type RWMutex struct{ write, read door }
+type RWMutex struct{ write, read locker }
 
 // Lock is Mutex.Lock: it waits for all readers and writers to leave. Under
 // the owner's own reader's lock (see As) it panics if others read too.
@@ -83,4 +83,4 @@ func (rw *RWMutex) As(o Owner) *RWMutex {
 }
 
 // Name returns the name of the lock.
-func (rw *RWMutex) Name() string { return rw.write.terms.name }
+func (rw *RWMutex) Name() string { return rw.write.config.Name }

@@ -1,0 +1,162 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/watchdog"
+)
+
+// effects are what has to be done about handles that ended once the shard is
+// unlocked: cancelling contexts runs other people's code.
+type effects struct {
+	cancels []func()
+	losses  []loss
+}
+
+// loss is what is told of one storeHold that was lost.
+type loss struct {
+	store *storeHold
+	cause error
+	told  []*Handle // the oldest delivered handle of each owner
+}
+
+// lose ends all handles as lost. The shard is locked, and the lease has run out or
+// the store has said that it is gone. Only the first call finds owners.
+func (s *storeHold) lose(fx *effects) {
+	if len(s.owners) == 0 {
+		return
+	}
+	n := s.place.name
+	l := loss{store: s, cause: s.cause()}
+	for len(s.owners) > 0 {
+		g := s.owners[0]
+		var oldest *Handle
+		for g.handles != nil {
+			if g.handles.delivered {
+				oldest = g.handles
+			}
+			g.owner.lost++
+			fx.end(g.handles, l.cause)
+		}
+		s.end(g)
+		if oldest != nil {
+			l.told = append(l.told, oldest)
+		}
+	}
+	fx.losses = append(fx.losses, l)
+	// The local deadline comes before the store's, so the hold may still be there.
+	s.place.request.AbandonLost()
+	n.client.renewals.ended(s)
+	if n.ownerHolds == 0 {
+		n.dropSpares()
+	}
+}
+
+// cause says why a lease that is not valid any more was lost.
+func (s *storeHold) cause() error {
+	switch {
+	case s.gone.Load():
+		return errGone
+	case !s.last.IsZero() && !time.Now().Before(s.last):
+		return errMaxHold
+	case s.place.config.Fixed:
+		return errFixed
+	default:
+		return errDeadline
+	}
+}
+
+// end ends one handle for the reason err. The shard is locked.
+func (fx *effects) end(h *Handle, err error) {
+	g := h.owner
+	if h.prev != nil {
+		h.prev.next = h.next
+	} else {
+		g.handles = h.next
+	}
+	if h.next != nil {
+		h.next.prev = h.prev
+	}
+	h.next, h.prev = nil, nil
+	g.owner.live--
+	h.err = err
+	h.ended.Store(true)
+	if h.done != nil {
+		close(h.done)
+	}
+	if cancel := h.inDo; cancel != nil {
+		fx.cancels = append(fx.cancels, func() { cancel(err) })
+	}
+	for _, cancel := range h.contexts {
+		fx.cancels = append(fx.cancels, func() { cancel(err) })
+	}
+	h.contexts = nil
+	if h.onLost != nil && errors.Is(err, store.ErrLost) {
+		fx.cancels = append(fx.cancels, h.onLost)
+	}
+}
+
+// run does it. Neither OnLost nor the logger may keep the watchdog from telling
+// others, so both have goroutines of their own.
+func (fx *effects) run(c *Client) {
+	for _, cancel := range fx.cancels {
+		cancel()
+	}
+	for _, l := range fx.losses {
+		req, cause := &l.store.place.request, l.cause
+		for _, h := range l.told {
+			if c.config.OnLost != nil {
+				c.onLost.add(func() { c.config.OnLost(h) })
+			}
+			c.logs.add(func() {
+				c.log.Warn("dlock: hold lost", "name", req.Name(), "cause", cause.Error(), "token", h.Token(), "id", store.Short(req.ID()))
+			})
+		}
+	}
+}
+
+// expired is told by the watchdog that a lease ran out or is gone at the store.
+func (c *Client) expired(l *watchdog.Lease, _ watchdog.Cause) {
+	s := l.Value.(*storeHold)
+	sh := s.place.name.shard
+	sh.calls.Add()
+	defer sh.calls.Done()
+	var fx effects
+	sh.mu.Lock()
+	s.lose(&fx)
+	sh.mu.Unlock()
+	fx.run(c)
+}
+
+// renew is the watchdog's way to the store: one call for a batch of leases.
+func (c *Client) renew(ctx context.Context, batch []*watchdog.Lease) []watchdog.Outcome {
+	refs := make([]store.Ref, len(batch))
+	for i, lease := range batch {
+		refs[i] = lease.Value.(*storeHold).place.request.RenewalRef()
+	}
+	outcomes := make([]watchdog.Outcome, len(batch)) // Unknown, unless told otherwise
+	failed := make(map[*storeHold]error)
+	for i, err := range c.sender.Renew(ctx, refs) {
+		if i >= len(outcomes) {
+			break
+		}
+		s := batch[i].Value.(*storeHold)
+		switch {
+		case err == nil:
+			outcomes[i] = watchdog.Renewed
+		case errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrForeignKey):
+			outcomes[i] = watchdog.Lost
+			s.gone.Store(true)
+		default:
+			failed[s] = err
+		}
+	}
+	c.renewals.note(c, batch, failed)
+	return outcomes
+}
+
+func withLost(err error) error { return fmt.Errorf("%w: %w", store.ErrLost, err) }
