@@ -52,7 +52,7 @@ func newTenure(sh *shard, at *attempt, won award) *tenure {
 	n.spare = max(at.req.Tokens-1-max(won.short, 0), 0)
 	n.grants = n.sole[:0]
 	n.lease.Value = n
-	t := watchdog.Terms{Deadline: won.deadline, Urgent: won.pushed}
+	t := watchdog.Terms{Deadline: won.deadline}
 	if !at.terms.fixed {
 		t.Validity = at.terms.ttl - margin(at.terms.ttl)
 	}

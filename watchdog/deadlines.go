@@ -1,83 +1,59 @@
 package watchdog
 
-// deadlineHeap orders leases by a key that is never later than their deadline.
-// It is lazy: a renewal moves the deadline and leaves the key, and whoever
-// reaches the key pushes it on. With renewals three times as frequent as
-// deadlines, an exact heap would do its work for nothing.
-type deadlineHeap []deadlineEntry
+import "container/heap"
 
-type deadlineEntry struct {
-	key int64
-	l   *Lease
-}
+// deadlineHeap is a heap of leases ordered by their keys. The key of a lease is
+// never later than its deadline. A renewal moves the deadline and leaves the key
+// as it is; the shard's timer corrects the key when the key is reached. An exact
+// heap would move an entry at each renewal, three times as often.
+type deadlineHeap []*Lease
 
-// set puts l in, or moves it, with the given key.
+// keptCapacity is the capacity below which the heap keeps its memory.
+const keptCapacity = 1024
+
+// set adds l with the given key, or changes the key of l.
 func (h *deadlineHeap) set(l *Lease, key int64) {
+	l.key = key
 	if l.pos == 0 {
-		*h = append(*h, deadlineEntry{key, l})
-		l.pos = len(*h)
-		h.up(l.pos - 1)
-		return
+		heap.Push(h, l)
+	} else {
+		heap.Fix(h, l.pos-1)
 	}
-	i := l.pos - 1
-	(*h)[i].key = key
-	h.up(i)
-	h.down(l.pos - 1)
 }
 
+// remove takes l out, if it is in the heap.
 func (h *deadlineHeap) remove(l *Lease) {
 	if l.pos == 0 {
 		return
 	}
+	heap.Remove(h, l.pos-1)
+	if s := *h; cap(s) > keptCapacity && len(s) < cap(s)/4 {
+		// After many leases have gone at once, their memory goes too.
+		*h = append(make(deadlineHeap, 0, cap(s)/2), s...)
+	}
+}
+
+// Len, Less, Swap, Push and Pop are for container/heap alone.
+
+func (h deadlineHeap) Len() int           { return len(h) }
+func (h deadlineHeap) Less(i, j int) bool { return h[i].key < h[j].key }
+
+func (h deadlineHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].pos, h[j].pos = i+1, j+1
+}
+
+func (h *deadlineHeap) Push(x any) {
+	l := x.(*Lease)
+	*h = append(*h, l)
+	l.pos = len(*h)
+}
+
+func (h *deadlineHeap) Pop() any {
 	s := *h
-	i, last := l.pos-1, len(s)-1
-	moved := s[last]
-	s[last] = deadlineEntry{}
-	*h = s[:last]
+	l := s[len(s)-1]
+	s[len(s)-1] = nil
+	*h = s[:len(s)-1]
 	l.pos = 0
-	if i == last {
-		return
-	}
-	s[i] = moved
-	moved.l.pos = i + 1
-	h.up(i)
-	h.down(moved.l.pos - 1)
-}
-
-func (h *deadlineHeap) up(i int) {
-	s := *h
-	e := s[i]
-	for i > 0 {
-		parent := (i - 1) / 2
-		if s[parent].key <= e.key {
-			break
-		}
-		s[i] = s[parent]
-		s[i].l.pos = i + 1
-		i = parent
-	}
-	s[i] = e
-	e.l.pos = i + 1
-}
-
-func (h *deadlineHeap) down(i int) {
-	s := *h
-	e := s[i]
-	for {
-		child := 2*i + 1
-		if child >= len(s) {
-			break
-		}
-		if r := child + 1; r < len(s) && s[r].key < s[child].key {
-			child = r
-		}
-		if e.key <= s[child].key {
-			break
-		}
-		s[i] = s[child]
-		s[i].l.pos = i + 1
-		i = child
-	}
-	s[i] = e
-	e.l.pos = i + 1
+	return l
 }

@@ -61,7 +61,7 @@ func ownGoroutines() []string {
 }
 
 // rig is a watchdog, the store it renews at and the caller it tells of losses.
-type rig struct {
+type fixture struct {
 	t *testing.T
 	w *Watchdog
 
@@ -83,9 +83,9 @@ type lossSeen struct {
 	at    time.Time
 }
 
-func newRig(t *testing.T, cfg Config, newWheel func() wheel) *rig {
+func newFixture(t *testing.T, cfg Config, newWheel func() wheel) *fixture {
 	t.Helper()
-	r := &rig{t: t, reply: renewAll, flying: make(map[*Lease]bool)}
+	r := &fixture{t: t, reply: renewAll, flying: make(map[*Lease]bool)}
 	cfg.Renew, cfg.Expired = r.renew, r.expired
 	if newWheel == nil {
 		newWheel = newTimingWheel
@@ -96,7 +96,7 @@ func newRig(t *testing.T, cfg Config, newWheel func() wheel) *rig {
 	return r
 }
 
-func (r *rig) renew(ctx context.Context, batch []*Lease) []Outcome {
+func (r *fixture) renew(ctx context.Context, batch []*Lease) []Outcome {
 	r.mu.Lock()
 	for _, l := range batch {
 		if r.flying[l] {
@@ -118,27 +118,27 @@ func (r *rig) renew(ctx context.Context, batch []*Lease) []Outcome {
 	return out
 }
 
-func (r *rig) expired(l *Lease, cause Cause) {
+func (r *fixture) expired(l *Lease, cause Cause) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.losses = append(r.losses, lossSeen{l, cause, time.Now()})
 }
 
-func (r *rig) setReply(f func(ctx context.Context, batch []*Lease) []Outcome) {
+func (r *fixture) setReply(f func(ctx context.Context, batch []*Lease) []Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.reply = f
 }
 
 // lost returns the losses seen.
-func (r *rig) lost() []lossSeen {
+func (r *fixture) lost() []lossSeen {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]lossSeen(nil), r.losses...)
 }
 
 // renewals returns when l was sent for renewal.
-func (r *rig) renewals(l *Lease) []time.Time {
+func (r *fixture) renewals(l *Lease) []time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var at []time.Time
@@ -152,14 +152,14 @@ func (r *rig) renewals(l *Lease) []time.Time {
 	return at
 }
 
-func (r *rig) callCount() int {
+func (r *fixture) callCount() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.calls)
 }
 
 // keep arms l for validity from now, renewed by as much.
-func (r *rig) keep(l *Lease, validity time.Duration) {
+func (r *fixture) keep(l *Lease, validity time.Duration) {
 	r.w.Keep(l, Terms{Deadline: time.Now().Add(validity), Validity: validity})
 }
 
@@ -232,14 +232,14 @@ func (f *fakeWheel) Stop() {
 	}
 }
 
-// wheelShop makes fake wheels and counts them.
-type wheelShop struct {
+// fakeWheels makes fake wheels and counts them.
+type fakeWheels struct {
 	mu    sync.Mutex
 	setup func(n int, f *fakeWheel)
 	made  []*fakeWheel
 }
 
-func (s *wheelShop) make() wheel {
+func (s *fakeWheels) make() wheel {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := &fakeWheel{}
@@ -251,7 +251,7 @@ func (s *wheelShop) make() wheel {
 }
 
 // most returns the longest delay that was asked for.
-func (s *wheelShop) most() (d time.Duration) {
+func (s *fakeWheels) most() (d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range s.made {
@@ -263,7 +263,7 @@ func (s *wheelShop) most() (d time.Duration) {
 }
 
 // counts returns how many wheels were made and how often they were asked.
-func (s *wheelShop) counts() (made, asked int) {
+func (s *fakeWheels) counts() (made, asked int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range s.made {
