@@ -60,7 +60,8 @@ func ownGoroutines() []string {
 	return own
 }
 
-// rig is a watchdog, the store it renews at and the caller it tells of losses.
+// fixture is a watchdog with a store whose replies a test sets, and a record of the
+// calls of Renew and Expired.
 type fixture struct {
 	t *testing.T
 	w *Watchdog
@@ -130,7 +131,18 @@ func (r *fixture) setReply(f func(ctx context.Context, batch []*Lease) []Outcome
 	r.reply = f
 }
 
-// lost returns the losses seen.
+// holdReplies has all calls answer o, but not before the returned function is
+// called. Calls ignore their context.
+func (r *fixture) holdReplies(o Outcome) (release func()) {
+	held := make(chan struct{})
+	r.setReply(func(_ context.Context, batch []*Lease) []Outcome {
+		<-held
+		return always(o)(nil, batch)
+	})
+	return sync.OnceFunc(func() { close(held) })
+}
+
+// lost returns the losses that were reported.
 func (r *fixture) lost() []lossSeen {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -158,12 +170,12 @@ func (r *fixture) callCount() int {
 	return len(r.calls)
 }
 
-// keep arms l for validity from now, renewed by as much.
+// keep arms l with the given validity, from now.
 func (r *fixture) keep(l *Lease, validity time.Duration) {
 	r.w.Keep(l, Terms{Deadline: time.Now().Add(validity), Validity: validity})
 }
 
-// pass lets d pass in the bubble, and what is to happen then, happen.
+// pass lets d pass in the bubble and waits until all goroutines of it are blocked.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -179,18 +191,18 @@ func always(o Outcome) func(context.Context, []*Lease) []Outcome {
 	}
 }
 
-// silent is a store that does not answer: the call ends with its context.
+// silent does not answer: the call ends with its context.
 func silent(ctx context.Context, _ []*Lease) []Outcome {
 	<-ctx.Done()
 	return nil
 }
 
-// fakeWheel is a wheel on standard timers whose faults a test switches on.
+// fakeWheel is a wheel on standard timers. A test switches its faults on.
 type fakeWheel struct {
 	mu     sync.Mutex
 	asked  int
 	most   time.Duration // longest delay asked for
-	deaf   bool          // never fires
+	silent bool          // never fires
 	hasty  bool          // fires at once
 	block  chan struct{} // AfterFunc and Stop block until it is closed
 	timers []*time.Timer
@@ -204,12 +216,12 @@ func (f *fakeWheel) AfterFunc(d time.Duration, fn func()) {
 	switch {
 	case f.hasty:
 		go fn()
-	case !f.deaf && block == nil:
+	case !f.silent && block == nil:
 		f.timers = append(f.timers, time.AfterFunc(d, func() {
 			f.mu.Lock()
-			deaf := f.deaf
+			silent := f.silent
 			f.mu.Unlock()
-			if !deaf {
+			if !silent {
 				fn()
 			}
 		}))

@@ -1,9 +1,7 @@
 package watchdog
 
 import (
-	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -95,34 +93,6 @@ func TestCallAtDeadline(t *testing.T) {
 	}
 }
 
-// After Close no timer declares a loss. Valid, Disarm and Cause go on by the
-// clock.
-func TestDeadlineAfterClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newFixture(t, Config{}, nil)
-		var fixed, renewed, settled Lease
-		deadline := time.Now().Add(time.Second)
-		r.w.Keep(&fixed, Terms{Deadline: deadline})
-		r.keep(&settled, 30*time.Second)
-		pass(500 * time.Millisecond) // longer than a lease is recent
-		r.w.Keep(&renewed, Terms{Deadline: time.Now().Add(time.Minute), Validity: time.Minute})
-		r.w.Close()
-		require.True(t, fixed.Valid() && renewed.Valid() && settled.Valid())
-		pass(time.Until(deadline))
-		require.False(t, fixed.Valid())
-		require.False(t, fixed.Disarm())
-		cause, lost := fixed.Cause()
-		require.True(t, lost)
-		require.Equal(t, DeadlinePassed, cause)
-		require.True(t, settled.Disarm())
-		require.True(t, renewed.Valid())
-		pass(time.Hour)
-		require.False(t, renewed.Valid() || renewed.Disarm())
-		require.Empty(t, r.lost())
-		require.Zero(t, r.callCount())
-	})
-}
-
 func TestDeadlineInThePastIsLostAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFixture(t, Config{}, nil)
@@ -169,31 +139,15 @@ func TestKeepAgain(t *testing.T) {
 	})
 }
 
-func TestKeepAfterClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newFixture(t, Config{}, nil)
-		r.w.Close()
-		var l Lease
-		r.keep(&l, time.Second)
-		require.True(t, l.Valid())
-		require.True(t, l.Disarm())
-		r.keep(&l, time.Second)
-		pass(time.Second)
-		require.False(t, l.Valid())
-		require.Zero(t, r.callCount())
-		require.Empty(t, r.lost())
-	})
-}
-
 func TestExpiredMayUseTheWatchdog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w *Watchdog
 		var l Lease
-		told := 0
+		reported := 0
 		w, err := New(Config{Renew: renewAll, Expired: func(x *Lease, c Cause) {
-			told++
+			reported++
 			require.False(t, x.Valid() || x.Disarm())
-			if told < 3 {
+			if reported < 3 {
 				w.Keep(x, Terms{Deadline: time.Now().Add(time.Second)})
 			}
 		}})
@@ -201,7 +155,7 @@ func TestExpiredMayUseTheWatchdog(t *testing.T) {
 		defer w.Close()
 		w.Keep(&l, Terms{Deadline: time.Now().Add(time.Second)})
 		pass(time.Minute)
-		require.Equal(t, 3, told)
+		require.Equal(t, 3, reported)
 	})
 }
 
@@ -220,13 +174,8 @@ func TestFault71ResultOfAnEarlierGenerationIsIgnored(t *testing.T) {
 func earlierGeneration(t *testing.T, outcome Outcome, rearm string) {
 	r := newFixture(t, Config{}, nil)
 	defer r.w.Close()
-	release := make(chan struct{})
-	free := sync.OnceFunc(func() { close(release) })
+	free := r.holdReplies(outcome)
 	defer free()
-	r.setReply(func(_ context.Context, batch []*Lease) []Outcome {
-		<-release
-		return always(outcome)(nil, batch)
-	})
 	var l Lease
 	r.keep(&l, 8*time.Second)
 	pass(3 * time.Second)

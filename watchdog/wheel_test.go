@@ -2,7 +2,6 @@ package watchdog
 
 import (
 	"context"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,10 +12,10 @@ import (
 // faults are the ways in which a wheel can fail.
 var faults = map[string]func(n int, f *fakeWheel){
 	"healthy":      nil,
-	"never fires":  func(_ int, f *fakeWheel) { f.deaf = true },
+	"never fires":  func(_ int, f *fakeWheel) { f.silent = true },
 	"all at once":  func(_ int, f *fakeWheel) { f.hasty = true },
 	"blocks":       func(_ int, f *fakeWheel) { f.block = make(chan struct{}) },
-	"first is bad": func(n int, f *fakeWheel) { f.deaf = n == 0 },
+	"first is bad": func(n int, f *fakeWheel) { f.silent = n == 0 },
 }
 
 // unblock lets the bubble of a test with blocked wheels end.
@@ -125,7 +124,7 @@ func TestStalledWheelIsReplaced(t *testing.T) {
 		made, _ := wheels.counts()
 		require.Equal(t, 1, made)
 		wheels.made[0].mu.Lock()
-		wheels.made[0].deaf = true
+		wheels.made[0].silent = true
 		wheels.made[0].mu.Unlock()
 		pass(20 * time.Second)
 		made, _ = wheels.counts()
@@ -176,22 +175,6 @@ func TestPauseGrows(t *testing.T) {
 	})
 }
 
-// Close waits for a wheel that hangs, but only for closePatience.
-func TestCloseWithHungWheel(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		wheels := &fakeWheels{setup: faults["blocks"]}
-		r := newFixture(t, Config{}, wheels.make)
-		defer r.w.Close()
-		defer wheels.unblock()
-		var l Lease
-		r.keep(&l, 30*time.Second)
-		pass(time.Second)
-		start := time.Now()
-		r.w.Close()
-		require.Equal(t, closePatience, time.Since(start))
-	})
-}
-
 func TestIdleWatchdogHasNoGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		made := 0
@@ -230,109 +213,6 @@ func TestIdleWatchdogHasNoGoroutines(t *testing.T) {
 // longestIdle is how long a wheel may run after the last lease has ended: its last
 // entry fires, and idleTime passes.
 const longestIdle = time.Duration(longestEntry) + 2*idleTime
-
-// supplyFixture is a wheelSupply with a clock of its own.
-type supplyFixture struct {
-	k      *wheelSupply
-	wheels fakeWheels
-	at     atomic.Int64
-}
-
-func newSupplyFixture() *supplyFixture {
-	r := &supplyFixture{}
-	r.k = &wheelSupply{
-		now:      func() int64 { return r.at.Load() },
-		newWheel: r.wheels.make,
-	}
-	return r
-}
-
-// The process was held up for so long that the library would put a new timer
-// into an overflow wheel: the wheel is given nothing more.
-func TestStaleWheelIsDiscarded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newSupplyFixture()
-		defer r.k.close()
-		r.wheels.setup = faults["never fires"]
-		e := r.k.submit(int64(time.Second), func() {})
-		synctest.Wait()
-		r.at.Store(stale + 1)
-		require.Same(t, e, r.k.submit(r.at.Load()+int64(time.Second), func() {}))
-		synctest.Wait()
-		_, asked := r.wheels.counts()
-		require.Equal(t, 1, asked)
-		require.Nil(t, r.k.submit(r.at.Load()+int64(time.Second), func() {}), "no pause")
-		r.at.Add(firstPause)
-		next := r.k.submit(r.at.Load()+int64(time.Second), func() {})
-		require.NotNil(t, next)
-		synctest.Wait()
-		r.k.discard(e) // the wheel in use is another one
-		require.Same(t, next, r.k.submit(r.at.Load()+int64(time.Second), func() {}))
-		synctest.Wait()
-		r.k.close()
-		require.Nil(t, r.k.submit(0, nil), "closed")
-	})
-}
-
-// An entry within the tick fires without moving the library's own time, so it does
-// not keep a wheel from becoming stale.
-func TestEntryWithinTheTickDoesNotRefresh(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newSupplyFixture()
-		defer r.k.close()
-		fired := 0
-		e := r.k.submit(0, func() { fired++ })
-		synctest.Wait()
-		r.at.Store(stale - 1)
-		require.Same(t, e, r.k.submit(stale-1, func() { fired++ }))
-		pass(1)
-		require.Equal(t, 2, fired)
-		r.at.Store(stale + 1)
-		require.Same(t, e, r.k.submit(stale+1, func() { fired++ }))
-		pass(1)
-		require.Equal(t, 2, fired)
-		r.at.Add(firstPause)
-		require.NotSame(t, e, r.k.submit(r.at.Load(), func() { fired++ }))
-		pass(1)
-		require.Equal(t, 3, fired)
-	})
-}
-
-// An entry that fires in time keeps the wheel fresh.
-func TestEntryRefreshes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newSupplyFixture()
-		defer r.k.close()
-		fired := 0
-		e := r.k.submit(int64(time.Second), func() { fired++ })
-		synctest.Wait()
-		r.at.Store(int64(time.Second))
-		pass(time.Second)
-		require.Equal(t, 1, fired)
-		r.at.Add(stale)
-		require.Same(t, e, r.k.submit(r.at.Load()+int64(time.Second), func() { fired++ }))
-		pass(time.Second)
-		require.Equal(t, 2, fired)
-	})
-}
-
-// A wheel whose AfterFunc blocks takes a bounded number of entries.
-func TestBlockedWheelTakesFewEntries(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newSupplyFixture()
-		defer r.k.close()
-		defer r.wheels.unblock()
-		r.wheels.setup = faults["blocks"]
-		taken := 0
-		for range 10 * maxQueued {
-			if r.k.submit(int64(time.Second), func() {}) != nil {
-				taken++
-			}
-			synctest.Wait()
-		}
-		require.Equal(t, maxQueued+1, taken)
-	})
-}
 
 // A timer that is late shows that the whole process was held up, and the wheel
 // with it: the leases become due and the wheel stays in use.
