@@ -86,69 +86,70 @@ func TestNowOfTheCaller(t *testing.T) {
 // or by the store. A few goroutines report all losses although Expired is slow, and
 // the memory is free afterwards.
 func TestFault105ManyLossesAtOnce(t *testing.T) {
-	for _, cause := range []Cause{DeadlinePassed, ToldLost} {
+	for cause, reply := range map[Cause]func(context.Context, []*Lease) []Outcome{
+		DeadlinePassed: silent,
+		ToldLost:       always(Lost),
+	} {
 		t.Run(cause.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				const leases, validity = 100_000, 30 * time.Second
-				var lost, atOnce, most atomic.Int64
-				w, err := New(Config{
-					Renew: func(ctx context.Context, batch []*Lease) []Outcome {
-						if cause == ToldLost {
-							return always(Lost)(ctx, batch)
-						}
-						return nil
-					},
-					Expired: func(l *Lease, c Cause) {
-						n := atOnce.Add(1)
-						for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
-						}
-						if lost.Add(1)%500 == 0 {
-							time.Sleep(time.Millisecond)
-						}
-						atOnce.Add(-1)
-						if c != cause {
-							t.Errorf("lost by %v, want %v", c, cause)
-						}
-					},
-				})
-				require.NoError(t, err)
-				defer w.Close()
-				before := heapInUse()
-				all := make([]Lease, leases)
-				start := time.Now()
-				for i := range all {
-					w.Keep(&all[i], Terms{Deadline: start.Add(validity + time.Duration(i/100)*100*time.Microsecond), Validity: validity})
-				}
-				if cause == DeadlinePassed {
-					pass(validity - 1)
-				} else {
-					pass(validity / 4)
-				}
-				require.Zero(t, lost.Load())
-				peak := 0
-				for lost.Load() < leases {
-					time.Sleep(10 * time.Millisecond)
-					peak = max(peak, len(ownGoroutines()))
-				}
-				require.LessOrEqual(t, most.Load(), int64(shardCount), "calls of Expired at once")
-				require.LessOrEqual(t, peak, (2+maxCalls)*shardCount+3, "goroutines")
-				for i := range all {
-					if c, gone := all[i].Cause(); !gone || c != cause {
-						t.Fatalf("lease %d: lost %v by %v", i, gone, c)
-					}
-				}
-				pass(time.Minute)
-				require.EqualValues(t, leases, lost.Load())
-				require.Empty(t, ownGoroutines())
-				for i := range w.shards {
-					require.LessOrEqual(t, cap(w.shards[i].deadlines), keptCapacity)
-				}
-				runtime.KeepAlive(all)
-				all = nil
-				require.Less(t, heapInUse(), before+1<<20, fmt.Sprint("bytes still in use, ", before, " before"))
-			})
+			synctest.Test(t, func(t *testing.T) { loseAll(t, cause, reply) })
 		})
 	}
+}
+
+func loseAll(t *testing.T, cause Cause, reply func(context.Context, []*Lease) []Outcome) {
+	const leases, validity = 100_000, 30 * time.Second
+	var lost, atOnce, most atomic.Int64
+	w, err := New(Config{
+		Renew: reply,
+		Expired: func(l *Lease, c Cause) {
+			n := atOnce.Add(1)
+			for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+			}
+			if lost.Add(1)%500 == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			atOnce.Add(-1)
+			if c != cause {
+				t.Errorf("lost by %v, want %v", c, cause)
+			}
+		},
+	})
+	require.NoError(t, err)
+	defer w.Close()
+	before := heapInUse()
+	all := make([]Lease, leases)
+	start := time.Now()
+	for i := range all {
+		deadline := start.Add(validity + time.Duration(i/100)*100*time.Microsecond)
+		w.Keep(&all[i], Terms{Deadline: deadline, Validity: validity})
+	}
+	if cause == DeadlinePassed {
+		pass(validity - 1)
+	} else {
+		pass(validity / 4) // no lease is renewed so early
+	}
+	require.Zero(t, lost.Load())
+	peak := 0
+	for lost.Load() < leases {
+		time.Sleep(10 * time.Millisecond)
+		peak = max(peak, len(ownGoroutines()))
+	}
+	require.LessOrEqual(t, most.Load(), int64(shardCount), "calls of Expired at once")
+	require.LessOrEqual(t, peak, (2+maxCalls)*shardCount+3, "goroutines")
+	for i := range all {
+		if c, gone := all[i].Cause(); !gone || c != cause {
+			t.Fatalf("lease %d: lost %v by %v", i, gone, c)
+		}
+	}
+	pass(time.Minute)
+	require.EqualValues(t, leases, lost.Load())
+	require.Empty(t, ownGoroutines())
+	for i := range w.shards {
+		require.LessOrEqual(t, cap(w.shards[i].deadlines), keptCapacity)
+	}
+	runtime.KeepAlive(all)
+	all = nil
+	require.Less(t, heapInUse(), before+1<<20, fmt.Sprint("bytes still in use, ", before, " before"))
 }
 
 // heapInUse returns how many bytes live objects have.

@@ -104,8 +104,8 @@ type Config struct {
 }
 
 // Watchdog renews leases. It is safe for concurrent use. A few seconds after
-// the last lease is disarmed it has no goroutine and no wheel. At most one
-// standard timer for each shard is left, which fires once without work.
+// the last lease is disarmed it has no goroutine and no wheel. At most a standard
+// timer for each shard is left.
 type Watchdog struct {
 	renew    func(context.Context, []*Lease) []Outcome
 	expired  func(*Lease, Cause)
