@@ -17,9 +17,8 @@ const (
 	// used again.
 	span = tick * wheelSize
 	// longestEntry is the longest wait that the wheel is given. A slot that
-	// has longer to wait is given to the wheel again when the entry fires. A
-	// wheel may be stale by 5/8 of the span, so 3/8 are left; and it is less
-	// than idleTime.
+	// has longer to wait is given to the wheel again when the entry fires. The
+	// sum of stale and twice longestEntry is less than span.
 	longestEntry = int64(span / 5)
 	// earliness is how much too early a good wheel may fire: it rounds down
 	// to its tick once and to milliseconds twice.

@@ -52,45 +52,24 @@ func TestStaleWheelIsDiscarded(t *testing.T) {
 	})
 }
 
-// An entry within the tick fires without moving the library's own time, so it does
-// not keep a wheel from becoming stale.
-func TestEntryWithinTheTickDoesNotRefresh(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newSupplyFixture()
-		defer r.k.close()
-		fired := 0
-		e := r.k.submit(0, func() { fired++ })
-		synctest.Wait()
-		r.at.Store(stale - 1)
-		require.Same(t, e, r.k.submit(stale-1, func() { fired++ }))
-		pass(1)
-		require.Equal(t, 2, fired)
-		r.at.Store(stale + 1)
-		require.Same(t, e, r.k.submit(stale+1, func() { fired++ }))
-		pass(1)
-		require.Equal(t, 2, fired)
-		r.at.Add(firstPause)
-		require.NotSame(t, e, r.k.submit(r.at.Load(), func() { fired++ }))
-		pass(1)
-		require.Equal(t, 3, fired)
-	})
-}
-
-// An entry that fires in time keeps the wheel fresh.
-func TestEntryRefreshes(t *testing.T) {
+// Entries that follow each other in time keep the wheel in use.
+func TestEntriesKeepTheWheel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSupplyFixture()
 		defer r.k.close()
 		fired := 0
 		e := r.k.submit(int64(time.Second), func() { fired++ })
-		synctest.Wait()
-		r.at.Store(int64(time.Second))
+		for i := range 10 {
+			require.NotNil(t, e)
+			pass(time.Second)
+			require.Equal(t, i+1, fired)
+			r.at.Add(stale)
+			require.Same(t, e, r.k.submit(r.at.Load()+int64(time.Second), func() { fired++ }))
+		}
 		pass(time.Second)
-		require.Equal(t, 1, fired)
-		r.at.Add(stale)
-		require.Same(t, e, r.k.submit(r.at.Load()+int64(time.Second), func() { fired++ }))
-		pass(time.Second)
-		require.Equal(t, 2, fired)
+		require.Equal(t, 11, fired)
+		pass(idleTime)
+		require.NotSame(t, e, r.k.submit(r.at.Load(), func() {}), "an idle wheel is in use")
 	})
 }
 

@@ -2,7 +2,6 @@ package watchdog
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/RussellLuo/timingwheel"
@@ -17,7 +16,7 @@ type wheel interface {
 	Stop()
 }
 
-type timingWheel struct{ tw *timingwheel.TimingWheel }
+type timingWheel struct{ *timingwheel.TimingWheel }
 
 func newTimingWheel() wheel {
 	tw := timingwheel.NewTimingWheel(tick, wheelSize)
@@ -25,18 +24,17 @@ func newTimingWheel() wheel {
 	return timingWheel{tw}
 }
 
-func (t timingWheel) AfterFunc(d time.Duration, f func()) { t.tw.AfterFunc(d, f) }
-func (t timingWheel) Stop()                               { t.tw.Stop() }
+func (t timingWheel) AfterFunc(d time.Duration, f func()) { t.TimingWheel.AfterFunc(d, f) }
 
 const (
 	// idleTime is how long a wheel is kept after it was given an entry. By
 	// then its entries have fired, or their grace has passed.
 	idleTime = 3 * span / 8
-	// stale is how long a wheel may go without firing and still be given
-	// entries. Its idea of the current time is that of its last firing; an
+	// stale is how long after its last entry a wheel may be given another one.
+	// A wheel takes the moment of its last firing for the current time, and an
 	// entry that is more than span away from there needs an overflow wheel.
-	// A good wheel fires within idleTime and longestEntry while it is in use.
-	stale = int64(5 * span / 8)
+	// Only a process that was held up is so late; an idle wheel is stopped.
+	stale = int64(span / 2)
 	// maxQueued bounds the entries that wait for a wheel whose AfterFunc
 	// blocks. A slot that finds no room is left to its shard's timer.
 	maxQueued = 64
@@ -70,7 +68,6 @@ type runningWheel struct {
 	quit    chan struct{} // closed when the wheel is discarded, or by close
 	done    chan struct{} // closed when the wheel has stopped
 	born    int64
-	fresh   atomic.Int64 // the wheel's own time is about this or later
 }
 
 // entry is a function to be called at a moment.
@@ -97,7 +94,6 @@ func (k *wheelSupply) submit(at int64, f func()) *runningWheel {
 			done:    make(chan struct{}),
 			born:    now,
 		}
-		k.current.fresh.Store(now)
 		go k.run(k.current)
 	}
 	select {
@@ -112,6 +108,7 @@ func (k *wheelSupply) submit(at int64, f func()) *runningWheel {
 // discarded.
 func (k *wheelSupply) run(e *runningWheel) {
 	w := k.newWheel()
+	lastEntry := e.born
 	idle := time.NewTimer(idleTime)
 	defer func() {
 		idle.Stop()
@@ -132,19 +129,12 @@ func (k *wheelSupply) run(e *runningWheel) {
 		case x := <-e.entries:
 			idle.Reset(idleTime)
 			now := k.now()
-			if now-e.fresh.Load() > stale {
+			if now-lastEntry > stale {
 				k.discard(e)
 				return
 			}
-			d := x.at - now
-			w.AfterFunc(time.Duration(max(0, d)), func() {
-				// An entry within the tick fires without moving the wheel's
-				// own time.
-				if d > earliness {
-					e.fresh.Store(min(x.at, k.now()))
-				}
-				x.f()
-			})
+			lastEntry = now
+			w.AfterFunc(time.Duration(max(0, x.at-now)), x.f)
 		}
 	}
 }
