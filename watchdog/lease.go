@@ -56,7 +56,6 @@ type Lease struct {
 	validity int64  // Terms.Validity
 	last     int64  // Terms.Last, or math.MaxInt64
 	gen      uint64 // generation: changes with each Keep, Disarm and loss
-	key      int64  // order in the heap of deadlines
 	pos      int    // 1 + index in the heap of deadlines, 0: not in it
 
 	list       *leaseList // the list that has this lease, nil: none

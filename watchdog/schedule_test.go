@@ -36,7 +36,7 @@ func TestDeadlineHeap(t *testing.T) {
 	leases := make([]Lease, 100)
 	check := func() {
 		for i, e := range h {
-			require.Equal(t, i+1, e.pos)
+			require.Equal(t, i+1, e.l.pos)
 			if i > 0 {
 				require.LessOrEqual(t, h[(i-1)/2].key, e.key)
 			}
@@ -59,7 +59,7 @@ func TestDeadlineHeap(t *testing.T) {
 	for len(h) > 0 {
 		require.GreaterOrEqual(t, h[0].key, last)
 		last = h[0].key
-		h.remove(h[0])
+		h.remove(h[0].l)
 		check()
 	}
 }

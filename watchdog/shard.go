@@ -153,23 +153,22 @@ func (sh *shard) onTimer() {
 		sh.settle(l, now)
 	}
 	for len(sh.deadlines) > 0 && sh.deadlines[0].key <= now {
-		l := sh.deadlines[0]
+		l := sh.deadlines[0].l
 		if d := l.deadline.Load(); d > now {
 			sh.deadlines.set(l, d)
 		} else {
 			sh.lose(l, l.passed(d))
 		}
 	}
-	sh.checkSlots(now, onTime)
-
+	if len(sh.deadlines) > 0 {
+		sh.setTimer(sh.deadlines[0].key)
+	}
 	if sh.recent.head != nil {
 		// Not when the first of them has its recentTime: a shard with many
 		// short leases would set its timer for each of them.
 		sh.setTimer(now + recentTime)
 	}
-	if len(sh.deadlines) > 0 {
-		sh.setTimer(sh.deadlines[0].key)
-	}
+	sh.checkSlots(now, onTime)
 }
 
 // close lets go of all leases. They stay armed: Valid and Disarm go on by the
@@ -183,9 +182,9 @@ func (sh *shard) close() {
 	}
 	for sh.recent.pop() != nil {
 	}
-	for _, l := range sh.deadlines {
-		l.pos = 0
-		l.list.remove(l)
+	for _, e := range sh.deadlines {
+		e.l.pos = 0
+		e.l.list.remove(e.l)
 	}
 	sh.deadlines, sh.slots = nil, nil
 }
