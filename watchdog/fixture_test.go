@@ -60,8 +60,9 @@ func ownGoroutines() []string {
 	return own
 }
 
-// rig is a watchdog, the store it renews at and the caller it tells of losses.
-type rig struct {
+// fixture is a watchdog with a store whose replies a test sets, and a record of the
+// calls of Renew and Expired.
+type fixture struct {
 	t *testing.T
 	w *Watchdog
 
@@ -83,9 +84,9 @@ type lossSeen struct {
 	at    time.Time
 }
 
-func newRig(t *testing.T, cfg Config, newWheel func() wheel) *rig {
+func newFixture(t *testing.T, cfg Config, newWheel func() wheel) *fixture {
 	t.Helper()
-	r := &rig{t: t, reply: renewAll, flying: make(map[*Lease]bool)}
+	r := &fixture{t: t, reply: renewAll, flying: make(map[*Lease]bool)}
 	cfg.Renew, cfg.Expired = r.renew, r.expired
 	if newWheel == nil {
 		newWheel = newTimingWheel
@@ -96,7 +97,7 @@ func newRig(t *testing.T, cfg Config, newWheel func() wheel) *rig {
 	return r
 }
 
-func (r *rig) renew(ctx context.Context, batch []*Lease) []Outcome {
+func (r *fixture) renew(ctx context.Context, batch []*Lease) []Outcome {
 	r.mu.Lock()
 	for _, l := range batch {
 		if r.flying[l] {
@@ -118,27 +119,38 @@ func (r *rig) renew(ctx context.Context, batch []*Lease) []Outcome {
 	return out
 }
 
-func (r *rig) expired(l *Lease, cause Cause) {
+func (r *fixture) expired(l *Lease, cause Cause) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.losses = append(r.losses, lossSeen{l, cause, time.Now()})
 }
 
-func (r *rig) setReply(f func(ctx context.Context, batch []*Lease) []Outcome) {
+func (r *fixture) setReply(f func(ctx context.Context, batch []*Lease) []Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.reply = f
 }
 
-// lost returns the losses seen.
-func (r *rig) lost() []lossSeen {
+// holdReplies has all calls answer o, but not before the returned function is
+// called. Calls ignore their context.
+func (r *fixture) holdReplies(o Outcome) (release func()) {
+	held := make(chan struct{})
+	r.setReply(func(_ context.Context, batch []*Lease) []Outcome {
+		<-held
+		return always(o)(nil, batch)
+	})
+	return sync.OnceFunc(func() { close(held) })
+}
+
+// lost returns the losses that were reported.
+func (r *fixture) lost() []lossSeen {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]lossSeen(nil), r.losses...)
 }
 
 // renewals returns when l was sent for renewal.
-func (r *rig) renewals(l *Lease) []time.Time {
+func (r *fixture) renewals(l *Lease) []time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var at []time.Time
@@ -152,18 +164,18 @@ func (r *rig) renewals(l *Lease) []time.Time {
 	return at
 }
 
-func (r *rig) callCount() int {
+func (r *fixture) callCount() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.calls)
 }
 
-// keep arms l for validity from now, renewed by as much.
-func (r *rig) keep(l *Lease, validity time.Duration) {
+// keep arms l with the given validity, from now.
+func (r *fixture) keep(l *Lease, validity time.Duration) {
 	r.w.Keep(l, Terms{Deadline: time.Now().Add(validity), Validity: validity})
 }
 
-// pass lets d pass in the bubble, and what is to happen then, happen.
+// pass lets d pass in the bubble and waits until all goroutines of it are blocked.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -179,18 +191,18 @@ func always(o Outcome) func(context.Context, []*Lease) []Outcome {
 	}
 }
 
-// silent is a store that does not answer: the call ends with its context.
+// silent does not answer: the call ends with its context.
 func silent(ctx context.Context, _ []*Lease) []Outcome {
 	<-ctx.Done()
 	return nil
 }
 
-// fakeWheel is a wheel on standard timers whose faults a test switches on.
+// fakeWheel is a wheel on standard timers. A test switches its faults on.
 type fakeWheel struct {
 	mu     sync.Mutex
 	asked  int
 	most   time.Duration // longest delay asked for
-	deaf   bool          // never fires
+	silent bool          // never fires
 	hasty  bool          // fires at once
 	block  chan struct{} // AfterFunc and Stop block until it is closed
 	timers []*time.Timer
@@ -204,12 +216,12 @@ func (f *fakeWheel) AfterFunc(d time.Duration, fn func()) {
 	switch {
 	case f.hasty:
 		go fn()
-	case !f.deaf && block == nil:
+	case !f.silent && block == nil:
 		f.timers = append(f.timers, time.AfterFunc(d, func() {
 			f.mu.Lock()
-			deaf := f.deaf
+			silent := f.silent
 			f.mu.Unlock()
-			if !deaf {
+			if !silent {
 				fn()
 			}
 		}))
@@ -232,14 +244,14 @@ func (f *fakeWheel) Stop() {
 	}
 }
 
-// wheelShop makes fake wheels and counts them.
-type wheelShop struct {
+// fakeWheels makes fake wheels and counts them.
+type fakeWheels struct {
 	mu    sync.Mutex
 	setup func(n int, f *fakeWheel)
 	made  []*fakeWheel
 }
 
-func (s *wheelShop) make() wheel {
+func (s *fakeWheels) make() wheel {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := &fakeWheel{}
@@ -251,7 +263,7 @@ func (s *wheelShop) make() wheel {
 }
 
 // most returns the longest delay that was asked for.
-func (s *wheelShop) most() (d time.Duration) {
+func (s *fakeWheels) most() (d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range s.made {
@@ -263,7 +275,7 @@ func (s *wheelShop) most() (d time.Duration) {
 }
 
 // counts returns how many wheels were made and how often they were asked.
-func (s *wheelShop) counts() (made, asked int) {
+func (s *fakeWheels) counts() (made, asked int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range s.made {
