@@ -139,7 +139,7 @@ func (l *locker) lock() {
 }
 
 // sparseLog spaces out what would be logged again and again: the first try is due
-// for a line, and then one after 1 s, 2 s, 4 s and so on, up to 5 minutes.
+// for a line, and then one after 1 s, 2 s, 4 s and so on, up to a quarter of an hour.
 type sparseLog struct {
 	tries int
 	next  time.Time
@@ -151,7 +151,7 @@ func (s *sparseLog) due(now time.Time) bool {
 	if now.Before(s.next) {
 		return false
 	}
-	s.wait = min(max(2*s.wait, time.Second), 5*time.Minute)
+	s.wait = min(max(2*s.wait, time.Second), 15*time.Minute)
 	s.next = now.Add(s.wait)
 	return true
 }

@@ -2,7 +2,6 @@ package core
 
 import (
 	"errors"
-	"time"
 
 	"github.com/dlock-go/dlock/internal/localqueue"
 	"github.com/dlock-go/dlock/internal/request"
@@ -47,9 +46,6 @@ func (a *Call) askForFront() (localqueue.State, error) {
 	n.shard.mu.Unlock()
 	if inline {
 		return a.answered(p, p.request.Send(a.ctx))
-	}
-	if err := a.count(time.Now()); err != nil {
-		return localqueue.Following, err
 	}
 	p.request.Start(p.done)
 	return localqueue.Following, nil
@@ -99,9 +95,6 @@ func (a *Call) answered(p *place, answer request.Answer) (localqueue.State, erro
 	err := ended(a.ctx)
 	if err == nil && a.Client.isClosing.Load() {
 		err = store.ErrClosed
-	}
-	if err == nil {
-		err = a.count(p.request.Sent())
 	}
 	n := a.name
 	n.shard.mu.Lock()

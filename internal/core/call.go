@@ -106,8 +106,8 @@ func (a *Call) join(sh *shard) (localqueue.State, error) {
 	state, err := a.start(&fx)
 	sh.mu.Unlock()
 	fx.run(a.Client)
-	if err == nil && (state == localqueue.Waiting || state == localqueue.Following) {
-		err = a.count(time.Now())
+	if err == nil && !a.Try && state != localqueue.Granted {
+		err = a.count()
 	}
 	return state, err
 }
@@ -191,12 +191,9 @@ func (o *ownerState) reenter(mode store.Mode, over error, h *Handle) (bool, erro
 }
 
 // count makes this call one of the client's waiters, if there may be one more.
-func (a *Call) count(since time.Time) error {
-	if a.counted {
-		return nil
-	}
+func (a *Call) count() error {
 	a.counted = true // leave and deliver count it out
-	a.since = since
+	a.since = time.Now()
 	if a.Client.waiters.Add(1) > int64(a.Client.config.MaxWaiters) {
 		return ErrTooManyWaiters
 	}

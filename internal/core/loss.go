@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/watchdog"
@@ -58,10 +57,10 @@ func (s *storeHold) lose(fx *effects) {
 
 // cause says why a lease that is not valid any more was lost.
 func (s *storeHold) cause() error {
-	switch {
-	case s.gone.Load():
+	switch cause, _ := s.lease.Cause(); {
+	case cause == watchdog.ToldLost:
 		return errGone
-	case !s.last.IsZero() && !time.Now().Before(s.last):
+	case cause == watchdog.CapReached:
 		return errMaxHold
 	case s.place.config.Fixed:
 		return errFixed
@@ -150,7 +149,6 @@ func (c *Client) renew(ctx context.Context, batch []*watchdog.Lease) []watchdog.
 			outcomes[i] = watchdog.Renewed
 		case errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrForeignKey):
 			outcomes[i] = watchdog.Lost
-			s.gone.Store(true)
 		default:
 			failed[s] = err
 		}

@@ -53,9 +53,13 @@ type ownerState struct {
 	given    uint64    // and the one that it got
 
 	holds   []*ownerHold
-	waiters []*Call // in the queue
-	live    int     // handles that hold
-	lost    int     // handles of lost holds, not unlocked yet
+	waiters []*Call  // in the queue
+	sole    struct { // memory for the first of each
+		hold   [1]*ownerHold
+		waiter [1]*Call
+	}
+	live int // handles that hold
+	lost int // handles of lost holds, not unlocked yet
 }
 
 // identity is an owner as the store knows it. A hold may pass from one owner to
@@ -81,6 +85,7 @@ func (a *Call) enter(sh *shard, name string, owner Owner) {
 	if o == nil {
 		o = &a.ownerMemory
 		o.name, o.owner = n, owner
+		o.holds, o.waiters = o.sole.hold[:0], o.sole.waiter[:0]
 		n.add(o)
 	}
 	o.refs++
@@ -156,7 +161,7 @@ func (o *ownerState) known(id string) *identity {
 func (o *ownerState) bypass() {
 	for len(o.waiters) > 0 {
 		a := o.waiters[0]
-		o.waiters = o.waiters[1:]
+		o.waiters = slices.Delete(o.waiters, 0, 1)
 		o.name.carryOut(o.name.queue.Bypass(&a.waiter))
 		a.wake()
 	}

@@ -188,10 +188,11 @@ func (p *place) refused(err error) {
 	p.atRest()
 	n := p.name
 	first := n.queue.Follower(p.queue)
-	if again {
-		if first != nil {
-			first.Value.(*Call).again = p.next()
-		}
+	if again && first != nil {
+		first.Value.(*Call).again = p.next()
+	}
+	late := errors.Is(err, request.ErrExpired) && p.queue.Phase == localqueue.Background
+	if again || late {
 		n.carryOut(n.queue.End(p.queue))
 		return
 	}

@@ -24,8 +24,6 @@ type storeHold struct {
 	identity *identity // under which the store knows it
 	issued   uint64    // the token that the store knows it by
 	lease    watchdog.Lease
-	last     time.Time   // when MaxHold is reached; zero: never
-	gone     atomic.Bool // the store has said so
 
 	// Guarded by the shard.
 	owners []*ownerHold // that have it
@@ -51,13 +49,12 @@ func (s *storeHold) init(p *place, g request.Grant) {
 	s.owners = s.sole[:0]
 	s.began = time.Now()
 	s.lease.Value = s
-	t := watchdog.Terms{Deadline: g.Deadline}
+	t := watchdog.Terms{Deadline: g.Deadline, Now: s.began}
 	if c := p.config; !c.Fixed {
 		t.Validity = c.TTL - request.Margin(c.TTL)
 	}
 	if p.config.MaxHold > 0 {
-		s.last = s.began.Add(p.config.MaxHold)
-		t.Last = s.last
+		t.Last = s.began.Add(p.config.MaxHold)
 	}
 	p.name.client.dog.Keep(&s.lease, t)
 }
@@ -140,6 +137,9 @@ func (s *storeHold) successor() *Call {
 	w := n.queue.Servable(s.place.config.kind())
 	if s.mode() != store.Exclusive || w == nil || len(s.owners) != 1 || !s.isOpen() {
 		return nil
+	}
+	if n.storeHolds > 1 {
+		return nil // the store has granted the name again: this hold may be gone
 	}
 	a := w.Value.(*Call)
 	if a.owner.identity != nil {

@@ -78,7 +78,11 @@ func (r *Request) startPolling(p *polling, now time.Time) {
 		return // abandoned meanwhile
 	}
 	r.poll = p
-	p.timer = time.AfterFunc(p.next.Sub(now), r.onTimer)
+	wait := p.next.Sub(now)
+	if p.exhausted() {
+		wait = 0
+	}
+	p.timer = time.AfterFunc(wait, r.onTimer)
 	r.mu.Unlock()
 	missed := r.sender.wakeups.enter(r)
 	if r.over() {
@@ -119,7 +123,7 @@ func (r *Request) onTimer() {
 	case r.inFlight:
 		r.finish(Answer{Outcome: Refused, Err: unavailable(p.silence(r.config.TTL))})
 		return
-	case !p.heard && p.trouble != nil && !p.next.Before(p.giveUp):
+	case p.exhausted():
 		r.finish(Answer{Outcome: Refused, Err: unavailable(p.trouble)})
 		return
 	case now.Before(p.next):
@@ -191,7 +195,7 @@ func (r *Request) handle(a Answer) {
 		}
 	case Unknown:
 		p.heard, p.next, p.trouble = false, now.Add(p.pause.Next()), a.Err
-		if !p.next.Before(p.giveUp) {
+		if p.exhausted() {
 			r.finish(Answer{Outcome: Refused, Err: unavailable(a.Err)})
 			return
 		}
@@ -252,6 +256,9 @@ func (r *Request) Late() bool {
 	defer r.mu.Unlock()
 	return r.poll != nil && r.poll.late
 }
+
+// exhausted reports that another try would come too late.
+func (p *polling) exhausted() bool { return p.trouble != nil && !p.next.Before(p.giveUp) }
 
 // silence is what is known of a store of which nothing came within d.
 func (p *polling) silence(d time.Duration) error {

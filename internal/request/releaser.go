@@ -65,13 +65,13 @@ func (k *releaser) add(r *Request, urgent bool) {
 	// A request that is still on its way may be applied as late as its timeout.
 	j := job{r, r.Ref(), time.Now().Add(r.config.Timeout + life)}
 	k.mu.Lock()
+	defer k.mu.Unlock()
 	k.open++
 	if urgent {
 		k.put(&k.first, j)
 	} else {
 		k.put(&k.retry, j)
 	}
-	k.mu.Unlock()
 }
 
 // put appends a job and starts a worker if one more is allowed. k.mu is locked.
@@ -126,13 +126,22 @@ func (k *releaser) work(q *jobs) {
 		case time.Now().After(j.until):
 			k.giveUp(j, err)
 		default:
-			k.mu.Lock()
-			k.put(&k.retry, j)
-			k.mu.Unlock()
+			k.again(q, j)
 			if q == &k.retry {
 				pause.Sleep(k.sender.releases.base.Done())
 			}
 		}
+	}
+}
+
+// again puts a job back that has failed in q. A worker that repeats takes it itself.
+func (k *releaser) again(q *jobs, j job) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if q == &k.retry {
+		q.list = append(q.list, j)
+	} else {
+		k.put(&k.retry, j)
 	}
 }
 
