@@ -75,7 +75,7 @@ func (r *Record) isBuried(id string) bool {
 // is granted, grantable gives it its token.
 func (r *Record) grantable(c *Call, e *entry) bool {
 	if token, ok := r.reentry(e); ok {
-		e.token, e.short = token, 0
+		e.token, e.short = token, e.tokens-1 // no token behind it is reserved for e
 		return true
 	}
 	if !r.compatible(e) {
