@@ -65,6 +65,7 @@ func (h *modelHandle) acquire(l *modelLock, req store.Request) (g store.Grant, p
 		m.grant(l, e, token, false)
 		return m.held(l, e), 0, nil
 	}
+	g.HeldBy = m.heldBy(l, e)
 	if entry, _, _ := m.rule2(l, e); entry && !nested && !m.is("upgrade waits") {
 		if !m.is("a refused upgrade keeps its place") {
 			m.leave(l, req.ID, true)
@@ -136,7 +137,7 @@ func (m *model) gap() {
 }
 
 func (m *model) held(l *modelLock, e *modelEntry) store.Grant {
-	g := store.Grant{Held: true, Token: e.token, TTL: e.end.Sub(m.now())}
+	g := store.Grant{Held: true, Token: e.token, Short: e.short, TTL: e.end.Sub(m.now())}
 	for _, h := range l.holds {
 		if m.sameOwner(h.Owner, e.Owner) {
 			g.Holds++

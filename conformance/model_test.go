@@ -43,6 +43,7 @@ type modelEntry struct {
 	store.Request
 	via      *modelHandle
 	token    uint64
+	short    int
 	end      time.Time
 	promoted bool
 }

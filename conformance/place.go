@@ -37,7 +37,7 @@ var placeCases = []testCase{
 	},
 	{
 		name: "asking without Queue changes nothing",
-		says: "The certain refusals say that this call changed nothing (ErrUpgrade and ErrLost apart).", needs: fair,
+		says: "Each says that this call changed nothing, except ErrUpgrade and ErrLost, as stated there.", needs: fair,
 		run: func(h *harness) {
 			h.exclusive("A").hold()
 			w := h.exclusive("W")
@@ -48,7 +48,7 @@ var placeCases = []testCase{
 	},
 	{
 		name: "asking without Queue does not prolong it",
-		says: "The certain refusals say that this call changed nothing (ErrUpgrade and ErrLost apart).", needs: fair,
+		says: "Each says that this call changed nothing, except ErrUpgrade and ErrLost, as stated there.", needs: fair,
 		run: func(h *harness) {
 			h.exclusive("A").hold()
 			w := h.exclusive("W").place(2 * h.ttl)
@@ -114,7 +114,7 @@ var placeCases = []testCase{
 	},
 	{
 		name: "outlasts hold and head",
-		says: "An expiry noticed by whatever operation comes next promotes", needs: fair,
+		says: "Whatever operation comes next notices an expiry and promotes", needs: fair,
 		run: func(h *harness) {
 			end := 2*h.ttl + h.lag
 			h.exclusive("A").lease(end).hold()
@@ -176,7 +176,7 @@ var placeCases = []testCase{
 	},
 	{
 		name: "dead place cannot be released",
-		says: "ErrLost says that it was not there", needs: fair,
+		says: "ErrLost says that there was none", needs: fair,
 		run: func(h *harness) {
 			h.exclusive("A").hold()
 			w := h.exclusive("W").place(h.ttl)
@@ -207,7 +207,7 @@ var placeCases = []testCase{
 	},
 	{
 		name: "queued answer",
-		says: "Grant.Token, queued: the last token issued for this name so far", needs: fair,
+		says: "Queued: the last token issued for this name so far", needs: fair,
 		run: func(h *harness) {
 			token := h.exclusive("A").hold().Token
 			w := h.exclusive("W")

@@ -2,7 +2,7 @@ package conformance
 
 import "github.com/dlock-go/dlock/store"
 
-const saysPromoted = "A promoted waiter becomes a hold with deadline now+WaitTTL; the hold reaches its full TTL with its first renewal, or when its id asks again."
+const saysPromoted = "A promoted waiter becomes a hold with deadline now+WaitTTL. The hold reaches its full TTL with its first renewal, or when its id asks again."
 
 // Leases of holds that were granted while nobody asked.
 var promotionCases = []testCase{
@@ -91,7 +91,7 @@ var promotionCases = []testCase{
 	},
 	{
 		name: "fixed reaches its TTL once",
-		says: "Fixed: the hold reaches its TTL once and is not renewed after that", needs: fair,
+		says: "a hint: the hold reaches its TTL once and is not renewed after that. A store may ignore it and never refuses a renewal because of it", needs: fair,
 		run: func(h *harness) {
 			a, w := h.exclusive("A"), h.exclusive("W").place(h.ttl).lease(3*h.ttl).fixed()
 			a.hold()
@@ -108,7 +108,7 @@ var promotionCases = []testCase{
 	},
 	{
 		name: "dead waiter costs its WaitTTL",
-		says: "A waiter that died so costs the others at most its WaitTTL.", needs: fair,
+		says: "So a waiter whose client has died costs the other owners at most its WaitTTL.", needs: fair,
 		run: func(h *harness) {
 			a, dead, w := h.exclusive("A"), h.exclusive("D").place(2*h.ttl), h.exclusive("W")
 			a.hold()
@@ -137,7 +137,7 @@ var promotionCases = []testCase{
 	},
 	{
 		name: "impatient ask finds the hold",
-		says: "The id is a live hold. Same answer, same token", needs: fair,
+		says: "The id is a live hold. The answer is the same, with the same token", needs: fair,
 		run: func(h *harness) {
 			a, w := h.exclusive("A"), h.exclusive("W")
 			a.hold()

@@ -8,7 +8,7 @@ import (
 
 const (
 	saysToken = "A new token is greater than every token of that name before it."
-	saysSpan  = "Tokens: how many consecutive tokens a new token reserves, Grant.Short apart; Grant.Token is the first"
+	saysSpan  = "how many consecutive tokens a new token reserves, less Grant.Short; Grant.Token is the first"
 )
 
 // spanned is how many tokens the cases about spans reserve.
@@ -117,7 +117,7 @@ var tokenCases = []testCase{
 	},
 	{
 		name: "span that an event tells of",
-		says: "Event: with that token, and so many of the Tokens that were asked for missing", needs: fair,
+		says: "With an ID and a Token: that request was granted, with that token. ... how many of the Tokens asked for were not reserved", needs: fair,
 		run: func(h *harness) {
 			a, w := h.exclusive("A"), h.exclusive("W").span(spanned)
 			a.hold()
@@ -159,7 +159,7 @@ var tokenCases = []testCase{
 	},
 	{
 		name: "kept over repeats",
-		says: "Same answer, same token: repeating a request is harmless.",
+		says: "The answer is the same, with the same token, so repeating a request is harmless.",
 		run: func(h *harness) {
 			a := h.exclusive("A")
 			token := a.hold().Token
