@@ -54,7 +54,6 @@ type Client struct {
 	opts   Options
 	minTTL time.Duration
 	log    *slog.Logger
-	shared sharedLists
 }
 
 // New returns a client that takes its locks from s, with the defaults for nil
@@ -97,17 +96,18 @@ func New(s store.Store, opts *Options) (*Client, error) {
 // is used. The value is cheap, and any number may exist for one name, but Unlock
 // belongs to the value that was locked.
 func (c *Client) Mutex(name string, opts ...LockOption) *Mutex {
-	return &Mutex{locker{client: c, config: c.config(name, opts), mode: store.Exclusive}}
+	return &Mutex{c.locker(c.config(name, opts), store.Exclusive)}
 }
 
 // RWMutex returns the readers' and writers' lock of that name. It shares the
 // name with Mutex, which is its writers' side. All that is said of Mutex holds.
 func (c *Client) RWMutex(name string, opts ...LockOption) *RWMutex {
 	cfg := c.config(name, opts)
-	return &RWMutex{
-		write: locker{client: c, config: cfg, mode: store.Exclusive},
-		read:  locker{client: c, config: cfg, mode: store.Shared},
-	}
+	return &RWMutex{write: c.locker(cfg, store.Exclusive), read: c.locker(cfg, store.Shared)}
+}
+
+func (c *Client) locker(cfg *lockConfig, mode store.Mode) locker {
+	return locker{client: c, config: cfg, mode: mode, owners: new(sharedLists)}
 }
 
 // Close ends the client. Calls that wait return ErrClosed, and later calls do

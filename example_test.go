@@ -293,9 +293,9 @@ func ExampleHold_Done() {
 	fmt.Println("lost:", <-lost)
 	fmt.Println(hold.Unlock())
 	// Output:
-	// stopped: lock is lost
+	// stopped: lock is lost: MaxHold reached
 	// lost: job/backup
-	// dlock: unlock "job/backup": lock is lost
+	// dlock: unlock "job/backup": lock is lost: MaxHold reached
 }
 
 // Without renewal a lock lasts for one lease, also if its holder dies. Here all processes together
@@ -318,7 +318,7 @@ func ExampleWithoutRenewal() {
 	// Output:
 	// sent: true
 	// too early: true
-	// over: lock is lost
+	// over: lock is lost: its lease ran out and is not renewed
 }
 
 // Under its reader's lock an owner may take the writer's lock. That upgrade works only if no other

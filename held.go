@@ -1,10 +1,6 @@
 package dlock
 
-import (
-	"sync"
-
-	"github.com/dlock-go/dlock/store"
-)
+import "sync"
 
 // heldList is the holds of Lock and TryLock, which return none. Each operation
 // takes constant time, however many readers hold.
@@ -65,44 +61,37 @@ func (k *heldList) take() (h *Hold, live bool) {
 	return h, live
 }
 
-// listKey says for whom Lock and Unlock act.
-type listKey struct {
-	name  string
-	mode  store.Mode
-	owner Owner
-}
-
-// sharedLists are the held lists of owners that were named by As. A list without
-// holds is not kept.
+// sharedLists are the held lists of owners that were named by As, in one mode of one
+// lock. A list without holds is not kept.
 type sharedLists struct {
 	mu    sync.Mutex
-	lists map[listKey]*heldList
+	lists map[Owner]*heldList
 }
 
-func (s *sharedLists) add(key listKey, h *Hold) {
+func (s *sharedLists) add(o Owner, h *Hold) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lists == nil {
-		s.lists = make(map[listKey]*heldList)
+		s.lists = make(map[Owner]*heldList)
 	}
-	k := s.lists[key]
+	k := s.lists[o]
 	if k == nil {
 		k = new(heldList)
-		s.lists[key] = k
+		s.lists[o] = k
 	}
 	k.add(h)
 }
 
-func (s *sharedLists) take(key listKey) (h *Hold, live bool) {
+func (s *sharedLists) take(o Owner) (h *Hold, live bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := s.lists[key]
+	k := s.lists[o]
 	if k == nil {
 		return nil, false
 	}
 	h, live = k.take()
 	if len(k.live)+len(k.lost) == 0 {
-		delete(s.lists, key)
+		delete(s.lists, o)
 	}
 	return h, live
 }

@@ -21,12 +21,13 @@ type locker struct {
 	acts   bool // for owner, rather than for the one in the context
 	owner  Owner
 
-	held heldList // by Lock and TryLock, unless acts
+	held   heldList     // by Lock and TryLock, unless acts
+	owners *sharedLists // by Lock and TryLock of the values that As made
 }
 
 func (l *locker) as(o Owner) locker {
 	l.mustBeMade()
-	return locker{client: l.client, config: l.config, mode: l.mode, acts: true, owner: o}
+	return locker{client: l.client, config: l.config, mode: l.mode, acts: true, owner: o, owners: l.owners}
 }
 
 // mustBeMade panics for a lock that no Client has made.
@@ -204,8 +205,8 @@ func (l *locker) joined(err, end error) error {
 	switch {
 	case err == nil:
 		return loss
-	case errors.Is(err, end):
-		return loss // fn has returned the cause of its context
+	case errors.Is(err, end): // fn has returned the cause of its context
+		return l.fail("do", err)
 	}
 	return fmt.Errorf("%w; and %w", err, loss)
 }
@@ -218,12 +219,12 @@ func (l *locker) tells(err, end error) bool {
 		(errors.Is(inner, ErrLost) && errors.Is(end, ErrLost) || errors.Is(inner, ErrClosed) && errors.Is(end, ErrClosed))
 }
 
-// keep puts the hold of a Locker form where Unlock finds it: with the value, or
-// for an owner that was named by As with the client, so that Lock and Unlock
-// through two values of one owner belong together.
+// keep puts the hold of a Locker form where Unlock finds it: with the value, or for
+// an owner that was named by As with the value that As was called on, so that
+// m.As(o).Lock and m.As(o).Unlock belong together.
 func (l *locker) keep(h *Hold) {
 	if l.acts {
-		l.client.shared.add(l.key(), h)
+		l.owners.add(l.owner, h)
 	} else {
 		l.held.add(h)
 	}
@@ -231,9 +232,7 @@ func (l *locker) keep(h *Hold) {
 
 func (l *locker) takeHeld() (h *Hold, live bool) {
 	if l.acts {
-		return l.client.shared.take(l.key())
+		return l.owners.take(l.owner)
 	}
 	return l.held.take()
 }
-
-func (l *locker) key() listKey { return listKey{l.config.Name, l.mode, l.owner} }

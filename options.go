@@ -42,9 +42,9 @@ type Options struct {
 	// hold is lost. Default no cap.
 	MaxHold time.Duration
 	// MaxWaiters is how many calls of this client may wait at once, over all names; more
-	// fail with ErrTooManyWaiters, and Lock tries again with pauses. A call waits from
-	// the moment in which it asks the store, so this bounds an outage too. The Try forms
-	// do not wait. Default 100,000.
+	// fail with ErrTooManyWaiters, and Lock tries again with pauses. As many more, and
+	// at least 1,000, may wait for the answer to their first request, so that an outage
+	// of the store is bounded too. The Try forms do not wait. Default 100,000.
 	MaxWaiters int
 	// LocalHandoffs is how often in a row a writer's lock may pass from one goroutine
 	// of this client to the next that waits here, without a call of the store. Such a

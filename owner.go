@@ -108,8 +108,15 @@ func scopeOf(ctx context.Context) *scope {
 
 // WithOwner returns a context that acts for o. Goroutines that share it are one
 // owner and so do not exclude each other; give each WithOwner(ctx, NewOwner())
-// where they should. A zero o makes the calls fail that get the context.
-func WithOwner(ctx context.Context, o Owner) context.Context { return withScope(ctx, o, nil) }
+// where they should. A zero o makes the calls fail that get the context. Holds of
+// another owner that ctx was made under are not those of o: TokenFor forgets them.
+func WithOwner(ctx context.Context, o Owner) context.Context {
+	s := withScope(ctx, o, nil)
+	if s.outer != nil && s.outer.owner != o {
+		s.outer = nil
+	}
+	return s
+}
 
 // OwnerFrom returns the owner that ctx acts for, and whether it carries one.
 func OwnerFrom(ctx context.Context) (Owner, bool) {

@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock/internal/localqueue"
@@ -39,9 +40,9 @@ type Call struct {
 	ctx     context.Context
 	name    *nameState
 	owner   *ownerState
-	counted bool      // among the client's waiters
-	since   time.Time // it is one of them
-	over    error     // of ctx, when the call began
+	counted *atomic.Int64 // that it is counted in; nil if none
+	since   time.Time     // it asks or waits
+	over    error         // of ctx, when the call began
 
 	delivered bool // the grant came on this goroutine, and the clock was read
 	again     again
@@ -107,7 +108,7 @@ func (a *Call) join(sh *shard) (localqueue.State, error) {
 	sh.mu.Unlock()
 	fx.run(a.Client)
 	if err == nil && !a.Try && state != localqueue.Granted {
-		err = a.count()
+		err = a.countAsking()
 	}
 	return state, err
 }
@@ -145,63 +146,11 @@ func (a *Call) start(fx *effects) (localqueue.State, error) {
 	return w.State, nil
 }
 
-// Reenter gives h a share in a hold that owner has on the name in this mode. It
-// reports false if the owner has none, which a Call then finds out about.
-func (c *Client) Reenter(ctx context.Context, cfg *LockConfig, owner Owner, mode store.Mode, h *Handle) (bool, error) {
-	over := ended(ctx)
-	sh := c.shard(cfg.Name)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	if n := sh.names[cfg.Name]; n != nil && !c.isClosing.Load() {
-		if o := n.find(owner); o != nil {
-			return o.reenter(mode, over, h)
-		}
-	}
-	return false, nil
-}
-
-// reenter gives h a share in a hold that o has in this mode. A reader's lock under
-// one's own writer's lock is not re-entry here: the store has to know of it, so
-// that the writer's can be released first. The shard is locked.
-func (o *ownerState) reenter(mode store.Mode, over error, h *Handle) (bool, error) {
-	if o.lost > 0 {
-		return false, ErrLostOuter
-	}
-	for _, g := range o.holds {
-		if !g.store.lease.Valid() {
-			// The watchdog has not declared it yet. It will, and then tell; here
-			// it is enough not to build on it.
-			return false, ErrLostOuter
-		}
-	}
-	for _, g := range o.holds {
-		switch {
-		case g.store.mode() != mode:
-			continue
-		case o.live >= maxHandles:
-			return false, ErrTooManyHolds
-		case over != nil:
-			return false, over
-		}
-		g.add(h)
-		h.delivered = true
-		return true, nil
-	}
-	return false, nil
-}
-
-// count makes this call one of the client's waiters, if there may be one more.
-func (a *Call) count() error {
-	a.counted = true // leave and deliver count it out
-	a.since = time.Now()
-	if a.Client.waiters.Add(1) > int64(a.Client.config.MaxWaiters) {
-		return ErrTooManyWaiters
-	}
-	return nil
-}
-
 // await blocks until the state of the waiter has changed.
 func (a *Call) await() (localqueue.State, error) {
+	if err := a.countWaiting(); err != nil {
+		return a.state(), err
+	}
 	sh := a.name.shard
 	sh.mu.Lock()
 	state := a.waiter.State
@@ -260,9 +209,7 @@ func (a *Call) fail(err error) {
 // on the way ends in an error and never in a hold that is not. From then on the
 // loss of the hold is told.
 func (a *Call) deliver() error {
-	if a.counted {
-		a.Client.waiters.Add(-1)
-	}
+	a.uncount()
 	if a.delivered {
 		return nil
 	}
@@ -298,8 +245,6 @@ func (a *Call) leave(err error) error {
 	a.owner.forget(a)
 	a.owner.leave()
 	n.shard.mu.Unlock()
-	if a.counted {
-		a.Client.waiters.Add(-1)
-	}
+	a.uncount()
 	return err
 }

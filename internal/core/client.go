@@ -43,7 +43,8 @@ type Client struct {
 	dog    *watchdog.Watchdog
 	shards [64]shard
 
-	waiters  atomic.Int64
+	asking   atomic.Int64 // calls that wait for the answer to their first request
+	waiters  atomic.Int64 // calls that wait for a lock
 	renewals renewalLog
 	onLost   notices
 	logs     notices
@@ -162,7 +163,7 @@ func (c *Client) Stats() (st Stats) {
 		sh.mu.Unlock()
 		st.Calls += sh.calls.Load()
 	}
-	st.Waiters = int(c.waiters.Load())
+	st.Waiters = int(c.asking.Load() + c.waiters.Load())
 	st.Calls += c.sender.Busy().Load()
 	st.Places = c.sender.Listening()
 	st.Releases = c.sender.PendingReleases()

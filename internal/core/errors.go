@@ -24,7 +24,7 @@ var (
 // The causes of a loss. Each is store.ErrLost.
 var (
 	errDeadline = fmt.Errorf("%w: deadline passed without a confirmed renewal", store.ErrLost)
-	errFixed    = fmt.Errorf("%w: its lease ran out, WithoutRenewal", store.ErrLost)
+	errFixed    = fmt.Errorf("%w: its lease ran out and is not renewed", store.ErrLost)
 	errMaxHold  = fmt.Errorf("%w: MaxHold reached", store.ErrLost)
 	errGone     = fmt.Errorf("%w: the store says it is gone", store.ErrLost)
 )

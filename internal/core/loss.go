@@ -12,8 +12,16 @@ import (
 // effects are what has to be done about handles that ended once the shard is
 // unlocked: cancelling contexts runs other people's code.
 type effects struct {
-	cancels []func()
+	cancel  cancellation // the first, without an allocation
+	cancels []cancellation
+	onLost  []func()
 	losses  []loss
+}
+
+// cancellation is a context to cancel, with its cause.
+type cancellation struct {
+	cancel context.CancelCauseFunc
+	cause  error
 }
 
 // loss is what is told of one storeHold that was lost.
@@ -87,23 +95,31 @@ func (fx *effects) end(h *Handle, err error) {
 	if h.done != nil {
 		close(h.done)
 	}
-	if cancel := h.inDo; cancel != nil {
-		fx.cancels = append(fx.cancels, func() { cancel(err) })
+	if h.inDo != nil && fx.cancel.cancel == nil {
+		fx.cancel = cancellation{h.inDo, err}
+	} else if h.inDo != nil {
+		fx.cancels = append(fx.cancels, cancellation{h.inDo, err})
 	}
 	for _, cancel := range h.contexts {
-		fx.cancels = append(fx.cancels, func() { cancel(err) })
+		fx.cancels = append(fx.cancels, cancellation{cancel, err})
 	}
 	h.contexts = nil
 	if h.onLost != nil && errors.Is(err, store.ErrLost) {
-		fx.cancels = append(fx.cancels, h.onLost)
+		fx.onLost = append(fx.onLost, h.onLost)
 	}
 }
 
 // run does it. Neither OnLost nor the logger may keep the watchdog from telling
 // others, so both have goroutines of their own.
 func (fx *effects) run(c *Client) {
-	for _, cancel := range fx.cancels {
-		cancel()
+	if fx.cancel.cancel != nil {
+		fx.cancel.cancel(fx.cancel.cause)
+	}
+	for _, c := range fx.cancels {
+		c.cancel(c.cause)
+	}
+	for _, f := range fx.onLost {
+		f()
 	}
 	for _, l := range fx.losses {
 		req, cause := &l.store.place.request, l.cause

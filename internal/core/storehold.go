@@ -164,14 +164,3 @@ func (s *storeHold) mayJoin(a *Call) bool {
 	return s != nil && len(s.owners) > 0 && s.place.config.kind() == a.Config.kind() && a.Config.shareable() &&
 		a.owner.identity == nil && a.owner.refs == 1 && a.name.queue.ReaderMayJoin() && s.isOpen()
 }
-
-// standAlone makes sure that no other owner has a hold of o, before more is asked for
-// under its identity. The shard is locked.
-func (o *ownerState) standAlone() error {
-	for _, g := range o.holds {
-		if len(g.store.owners) > 1 {
-			return store.ErrUpgrade
-		}
-	}
-	return nil
-}

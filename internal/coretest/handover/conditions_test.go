@@ -63,9 +63,9 @@ func TestLockOfAnOwnerWithTwoRequestsIsNotPassedOn(t *testing.T) {
 	})
 }
 
-// A waiter whose owner has another call under way is not granted locally: that call would re-enter
-// the hold of the owner before it.
-func TestLockIsNotPassedOnToAnOwnerWithTwoCalls(t *testing.T) {
+// The lock is passed on to an owner that waits with two calls. Both get it, the second as a
+// re-entry, and the store has one hold.
+func TestLockIsPassedOnToAnOwnerWithTwoCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()
 		c := coretest.Open(t, s, nil)
@@ -74,11 +74,15 @@ func TestLockIsNotPassedOnToAnOwnerWithTwoCalls(t *testing.T) {
 		before := onlyHolder(t, s)
 		require.NoError(t, first.Unlock())
 		second, third := <-got[0], <-got[1]
-		assert.NotEqual(t, before.ID, coretest.Inspect(t, s, "m").Holders[0].ID)
+		assert.Equal(t, before, onlyHolder(t, s))
 		assert.Equal(t, second.Owner(), third.Owner())
-		assert.Greater(t, second.Token(), first.Token()+1)
+		assert.Equal(t, first.Token()+1, second.Token())
+		assert.Equal(t, second.Token(), third.Token())
+		assert.Equal(t, 2, second.Count())
 		require.NoError(t, second.Unlock())
+		assert.Equal(t, before, onlyHolder(t, s))
 		require.NoError(t, third.Unlock())
+		coretest.WantFree(t, s, "m")
 	})
 }
 

@@ -94,8 +94,9 @@ func TestLocalHandoverLosesWithTheLease(t *testing.T) {
 		first, got := handing(t, coretest.Open(t, s, &dlock.Options{OnLost: lost.Add}), t.Context(), t.Context())
 		require.NoError(t, first.Unlock())
 		second := <-got[0]
+		time.Sleep(waitTTL) // the pushed grant is renewed meanwhile
 		s.CutRenewals(coretest.Refuse)
-		time.Sleep(ttl)
+		<-second.Done()
 		synctest.Wait()
 		assert.ErrorIs(t, second.Err(), dlock.ErrLost)
 		assert.Equal(t, []*dlock.Hold{second}, lost.All())

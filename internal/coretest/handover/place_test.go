@@ -173,9 +173,9 @@ func TestLocalHandoverPlaceServesTheFront(t *testing.T) {
 	})
 }
 
-// A call may be woken by an event at the moment in which it is granted locally. The place keeper
-// handles that event.
-func TestLocalHandoverKeepsTheEvent(t *testing.T) {
+// The store grants the place of the process while it still holds, so its hold is gone. The waiter at
+// the front gets the grant at once. The old hold is not passed on: that would make two holders.
+func TestHoldThatIsGoneIsNotPassedOn(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()
@@ -183,11 +183,12 @@ func TestLocalHandoverKeepsTheEvent(t *testing.T) {
 		began := time.Now()
 		_, err := s.Break(t.Context(), "m") // the place is granted
 		require.NoError(t, err)
-		require.NoError(t, first.Unlock()) // the call with the granted place gets the lock locally
-		third := <-got[1]
+		assert.ErrorIs(t, first.Unlock(), dlock.ErrLost)
+		second := <-got[0]
 		assert.Zero(t, time.Since(began))
-		_ = (<-got[0]).Unlock()
-		require.NoError(t, third.Unlock())
+		assert.Empty(t, got[1], "two holders")
+		require.NoError(t, second.Unlock())
+		require.NoError(t, (<-got[1]).Unlock())
 	})
 }
 

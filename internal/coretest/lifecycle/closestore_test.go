@@ -58,7 +58,7 @@ func TestCloseThatRunsOutOfTimeSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := coretest.NewSpy(memory.New())
 		c := coretest.Open(t, s, &dlock.Options{StoreTimeout: 2 * time.Second})
-		const n = 100
+		const n = 2_000
 		for i := range n {
 			coretest.MustLock(t, t.Context(), c.Mutex(string(rune('A'+i))))
 		}

@@ -40,7 +40,7 @@ func TestFault83ManyNamesUsedOnce(t *testing.T) {
 	before, goroutines := coretest.Heap(), runtime.NumGoroutine()
 	use(5000, coretest.ManyNames)
 	assert.Less(t, coretest.Heap(), before+2<<20, "bytes in use after %d names", coretest.ManyNames)
-	assert.LessOrEqual(t, runtime.NumGoroutine(), goroutines+2)
+	assert.LessOrEqual(t, runtime.NumGoroutine(), goroutines+3, "the wheel of the watchdog may have begun")
 	assert.Equal(t, 1, c.Stats().Names)
 
 	assert.False(t, c.Mutex("held").TryLock())
