@@ -35,7 +35,7 @@ type nameState struct {
 	owners map[Owner]*ownerState // all owners, if there was ever more than one
 
 	queue      localqueue.Queue
-	background [2]*place  // by mode: the place that waiters of several calls follow
+	background []*place   // that ask for the front of the queue
 	reading    *storeHold // the last one that readers could join; nil before the first
 	ownerHolds int        // of all owners
 	storeHolds int

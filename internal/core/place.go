@@ -2,6 +2,7 @@ package core
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock/internal/localqueue"
@@ -72,9 +73,7 @@ func (p *place) follow() {
 		return
 	}
 	p.name.queue.Detach(p.queue)
-	if p.config.shareable() {
-		p.name.background[p.mode()] = p
-	}
+	p.name.background = append(p.name.background, p)
 }
 
 // done takes the outcome of a request in the background.
@@ -167,9 +166,8 @@ func (p *place) grantedFront(err error, fx *effects) {
 
 // atRest notes that the request of the place is over. The shard is locked.
 func (p *place) atRest() {
-	if p.name.background[p.mode()] == p {
-		p.name.background[p.mode()] = nil
-	}
+	n := p.name
+	n.background = slices.DeleteFunc(n.background, func(x *place) bool { return x == p })
 	if p.idle != nil {
 		p.idle.Stop()
 	}
@@ -270,16 +268,10 @@ func (p *place) checkIdle() {
 
 // drop gives the place up. The shard is locked.
 func (p *place) drop() {
-	n := p.name
 	p.dropped = true
-	if n.background[p.mode()] == p {
-		n.background[p.mode()] = nil
-	}
 	if p.queue != nil {
-		n.queue.Discard(p.queue)
-	}
-	if p.idle != nil {
-		p.idle.Stop()
+		p.name.queue.Discard(p.queue)
+		p.atRest()
 	}
 	p.request.Abandon()
 }
@@ -288,8 +280,8 @@ func (p *place) drop() {
 // process holds the name any more. It returns channels that tell when they are gone.
 // The shard is locked.
 func (n *nameState) dropSpares() (gone []<-chan struct{}) {
-	for _, p := range n.background {
-		if p != nil && !p.queue.Wanted() {
+	for _, p := range slices.Clone(n.background) {
+		if !p.queue.Wanted() {
 			gone = append(gone, p.request.Cleared())
 			p.drop()
 		}

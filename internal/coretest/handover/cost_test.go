@@ -32,10 +32,11 @@ func runlockCost(t *testing.T, readers, rounds int) time.Duration {
 	return least
 }
 
-// RUnlock does not get slower with the number of readers that hold through one *RWMutex.
+// RUnlock does not get slower with the number of readers that hold through one *RWMutex: a search
+// among them would make it a hundred times slower here.
 func TestRUnlockCostsTheSameForManyReaders(t *testing.T) {
 	few, many := runlockCost(t, 50, 200), runlockCost(t, 5_000, 3)
-	assert.LessOrEqual(t, many, 8*few, "a call of 5,000 readers, and of 50")
+	assert.LessOrEqual(t, many, 40*few, "a call of 5,000 readers, and of 50")
 }
 
 // A turn of a lock that passes from goroutine to goroutine allocates four objects.
