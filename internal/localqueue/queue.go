@@ -151,11 +151,16 @@ func (q *Queue) Fail(p *Place, behind bool, concerns func(*Waiter) bool) []Actio
 	return q.actions
 }
 
-// take removes w and brings the next waiters to the front.
+// take removes w and brings the next waiters to the front. They may follow the
+// place of w, so whether that is unwanted is known only afterwards.
 func (q *Queue) take(w *Waiter, to State) []Action {
 	q.actions = q.actions[:0]
+	p := w.Place
 	q.remove(w, to)
 	q.advance(nil)
+	if p != nil && p.Phase == Background && p.followers == 0 {
+		q.actions = append(q.actions, Action{Unwanted: p})
+	}
 	return q.actions
 }
 
@@ -183,7 +188,7 @@ func (q *Queue) remove(w *Waiter, to State) {
 }
 
 // part takes w from its place. A place that only its asker's call could send ends
-// with the asker. A place in the background without followers is unwanted.
+// with the asker.
 func (q *Queue) part(w *Waiter) {
 	p := w.Place
 	if p == nil {
@@ -191,12 +196,9 @@ func (q *Queue) part(w *Waiter) {
 	}
 	w.Place = nil
 	p.followers--
-	switch {
-	case p.asker == w:
+	if p.asker == w {
 		q.forget(p)
 		q.reassign(p)
-	case p.Phase == Background && p.followers == 0:
-		q.actions = append(q.actions, Action{Unwanted: p})
 	}
 }
 

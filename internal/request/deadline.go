@@ -72,6 +72,7 @@ type callContext struct {
 	mu     sync.Mutex
 	merged context.Context // ends with either; made when Done is first asked for
 	stop   func()
+	over   bool // the call has returned
 }
 
 func (c *callContext) Deadline() (time.Time, bool) {
@@ -85,7 +86,15 @@ func (c *callContext) Err() error {
 	if err := c.caller.Err(); err != nil {
 		return err
 	}
-	return c.shared.Err()
+	if err := c.shared.Err(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.merged != nil {
+		return c.merged.Err() // it has ended with the call
+	}
+	return nil
 }
 
 func (c *callContext) Value(key any) any { return c.caller.Value(key) }
@@ -106,8 +115,13 @@ func (c *callContext) either() context.Context {
 	defer c.mu.Unlock()
 	if c.merged == nil {
 		merged, cancel := context.WithCancel(c.shared.Context)
+		c.merged = merged
+		if c.over {
+			cancel() // a store that looks so late leaves nothing with the caller's context
+			return merged
+		}
 		detach := context.AfterFunc(c.caller, cancel)
-		c.merged, c.stop = merged, func() { detach(); cancel() }
+		c.stop = func() { detach(); cancel() }
 	}
 	return c.merged
 }
@@ -116,7 +130,7 @@ func (c *callContext) either() context.Context {
 func (c *callContext) end() {
 	c.mu.Lock()
 	stop := c.stop
-	c.stop = nil
+	c.stop, c.over = nil, true
 	c.mu.Unlock()
 	if stop != nil {
 		stop()

@@ -1,0 +1,156 @@
+package request_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock/internal/request"
+	"github.com/dlock-go/dlock/store"
+	"github.com/stretchr/testify/assert"
+)
+
+// A grant that overtakes the answer "queued" is not lost.
+func TestEventOvertakesTheAnswer(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.answers(r.during(func(req store.Request) {
+			r.events.Emit(store.Event{ID: req.ID, Token: 7})
+		}, queued(time.Second)))
+		q := r.request("m")
+		a := q.Send(r.t.Context())
+		assert.Equal(t, request.Queued, a.Outcome)
+		o := r.poll(q, a)
+		synctest.Wait()
+		assert.Equal(t, 1, o.calls)
+		assert.Equal(t, request.Granted, o.Outcome)
+		assert.Equal(t, uint64(7), o.Grant.Token)
+		assert.True(t, o.Grant.Pushed)
+		assert.Zero(t, o.after)
+		assert.EqualValues(t, 1, r.spy.Acquires.Load())
+	})
+}
+
+// Of two events that overtake the answer, the one with a grant counts.
+func TestTwoEventsOvertakeTheAnswer(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.answers(r.during(func(req store.Request) {
+			r.events.Emit(store.Event{ID: req.ID, Token: 7})
+			r.events.Emit(store.Event{ID: req.ID})
+		}, queued(time.Second)))
+		q := r.request("m")
+		o := r.poll(q, q.Send(r.t.Context()))
+		synctest.Wait()
+		assert.Equal(t, request.Granted, o.Outcome)
+		assert.Equal(t, uint64(7), o.Grant.Token)
+	})
+}
+
+// An event that is forgotten among thousands of others costs the time of Retry.
+func TestForgottenEventCostsRetry(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.answers(r.during(func(req store.Request) {
+			r.events.Emit(store.Event{ID: req.ID, Token: 7})
+			for i := range 10_000 {
+				r.events.Emit(store.Event{ID: fmt.Sprintf("%032x", i), Token: 8})
+			}
+		}, queued(time.Second)), held(7))
+		q := r.request("m")
+		o := r.poll(q, q.Send(r.t.Context()))
+		synctest.Wait()
+		assert.Zero(t, o.calls)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Equal(t, request.Granted, o.Outcome)
+		assert.Equal(t, time.Second, o.after)
+	})
+}
+
+// "Anything may have changed" between a request and its answer, or after it, makes
+// the request be sent again soon.
+func TestResetMakesARequestAskAgain(t *testing.T) {
+	for name, overtakes := range map[string]bool{"before the answer": true, "after it": false} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.answers(r.during(func(store.Request) {
+					if overtakes {
+						r.events.Emit(store.Event{})
+					}
+				}, queued(2*time.Second)), held(3))
+				q := r.request("m")
+				o := r.poll(q, q.Send(r.t.Context()))
+				if !overtakes {
+					r.events.Emit(store.Event{})
+				}
+				time.Sleep(20 * time.Millisecond)
+				synctest.Wait()
+				assert.Equal(t, request.Granted, o.Outcome)
+				assert.Equal(t, 1, o.calls)
+			})
+		})
+	}
+}
+
+// An event and a reconnection that come together make one grant.
+func TestGrantAndResetTogether(t *testing.T) {
+	for name, list := range map[string][]bool{"grant first": {true, false}, "reset first": {false, true}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.answers(queued(2*time.Second), held(3))
+				q := r.request("m")
+				o := r.poll(q, q.Send(r.t.Context()))
+				for _, grant := range list {
+					if grant {
+						r.events.Emit(store.Event{ID: q.ID(), Token: 3})
+					} else {
+						r.events.Emit(store.Event{})
+					}
+				}
+				time.Sleep(20 * time.Millisecond)
+				synctest.Wait()
+				assert.Equal(t, 1, o.calls)
+				assert.Equal(t, uint64(3), o.Grant.Token)
+				assert.True(t, o.Grant.Pushed)
+				assert.EqualValues(t, 1, r.spy.Acquires.Load())
+			})
+		})
+	}
+}
+
+// A flood of events makes no more than one request in ten milliseconds.
+func TestEventsAreBounded(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.answers(queued(2 * time.Second))
+		q := r.request("m")
+		o := r.poll(q, q.Send(r.t.Context()))
+		for range 1000 {
+			r.events.Emit(store.Event{ID: q.ID()})
+			r.events.Emit(store.Event{})
+			time.Sleep(time.Millisecond)
+		}
+		assert.LessOrEqual(t, r.spy.Acquires.Load(), int64(102))
+		assert.Greater(t, r.spy.Acquires.Load(), int64(50))
+		r.spy.Recover()
+		r.releases(succeed)
+		q.Abandon()
+		assert.Zero(t, o.calls)
+	})
+}
+
+// A wish of the store that is out of bounds is not followed: the place has to be kept,
+// and "at once" is no hot loop.
+func TestRetryIsBounded(t *testing.T) {
+	for wish, most := range map[time.Duration]int64{time.Hour: 3, -time.Second: 6000} {
+		inBubble(t, func(r *rig) {
+			r.answers(queued(wish))
+			q := r.request("m")
+			r.poll(q, q.Send(r.t.Context()))
+			time.Sleep(waitTTL - time.Millisecond)
+			synctest.Wait()
+			assert.LessOrEqual(t, r.spy.Acquires.Load(), most, wish)
+			assert.GreaterOrEqual(t, r.spy.Acquires.Load(), int64(3), wish)
+			r.releases(succeed)
+			q.Abandon()
+		})
+	}
+}
