@@ -15,9 +15,9 @@ import (
 var (
 	// ErrHeld: the lock is busy, or others wait for it. Only the Try forms return it.
 	ErrHeld = store.ErrHeld
-	// ErrLost: the hold was lost before it was released. The error text says why: its
-	// deadline passed without a confirmed renewal, its lease ran out and is not
-	// renewed, MaxHold was reached, or the store says that the hold is gone. A grant
+	// ErrLost: the hold was lost before it was released. The error text says why. Its
+	// deadline passed without a confirmed renewal, or its lease ran out and is not
+	// renewed. Or MaxHold was reached, or the store says that the hold is gone. A grant
 	// that arrived after its lease had run out, and re-entry into a lost hold, match
 	// ErrLost too.
 	ErrLost = store.ErrLost

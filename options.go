@@ -49,8 +49,8 @@ type Options struct {
 	// forms are not counted. Default 100,000.
 	MaxWaiters int
 	// LocalHandoffs is how often in a row a writer's lock may pass from one goroutine
-	// of this client to the next one waiting here, without a call of the store. Such a
-	// hand-over costs microseconds instead of a round trip. Waiters of other processes
+	// of this client to the next waiter here. Such a hand-over makes no call of the store
+	// and costs microseconds instead of a round trip. Waiters of other processes
 	// wait for that many turns at most, and for no turn that begins later than 10 ms
 	// after the store's grant. Each turn has a token of its own.
 	//
@@ -60,9 +60,9 @@ type Options struct {
 	// at most 1000. For none, use NoLocalHandoffs; any negative number means the same.
 	LocalHandoffs int
 	// OnLost is called once for each grant that is lost. Its argument is the oldest
-	// handle of the grant that is not unlocked yet, and Done of that handle is closed
-	// before. If Unlock finds the hold gone at the store, the argument is the handle that
-	// was just unlocked, whose Err is ErrNotHeld. OnLost may block: the calls have
+	// handle of the grant that is not unlocked yet. Done of the handle is closed before.
+	// If Unlock finds the hold gone at the store, the argument is the handle that was
+	// just unlocked, and its Err is ErrNotHeld. OnLost may block: the calls have
 	// goroutines of their own, at most 64 as long as they return. A grant that never
 	// reached its caller is not reported.
 	OnLost func(*Hold)
