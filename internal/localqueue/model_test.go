@@ -171,7 +171,11 @@ func (c *caller) apply(e event) {
 	case fail:
 		c.fail(c.place(e.n), failures[e.arg])
 	case discard:
-		c.q.Discard(c.place(e.n))
+		p := c.place(e.n)
+		c.q.Discard(p)
+		if p.Phase != Gone {
+			c.wrong("a place that was discarded is in phase %d", p.Phase)
+		}
 	case handOver:
 		c.handOver(kinds[e.n])
 	case share:
