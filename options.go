@@ -199,6 +199,7 @@ func (c *Client) config(name string, opts []LockOption) *lockConfig {
 	}
 	k.Timeout = c.opts.timeout(k.TTL)
 	k.Handoffs = c.opts.LocalHandoffs
+	k.Prepare()
 	k.err = k.check(c.minTTL)
 	return k
 }

@@ -28,7 +28,9 @@ func (a *Call) askForFront() (localqueue.State, error) {
 	p := a.newPlace(id)
 	p.queue = w.Place
 	p.queue.Value = p
-	if p.identity = a.again.identity; p.identity == nil {
+	if a.again != nil {
+		p.identity = a.again.identity
+	} else {
 		p.own = identity{id: owner}
 		p.identity = &p.own
 	}
@@ -97,6 +99,7 @@ func (a *Call) answered(p *place, answer request.Answer) (localqueue.State, erro
 		err = store.ErrClosed
 	}
 	n := a.name
+	a.since = a.Client.moment(p.request.Sent())
 	n.shard.mu.Lock()
 	if err == nil && p.asksFor(a) {
 		p.follow()

@@ -16,15 +16,17 @@ type LockConfig struct {
 	Name     string
 	MaxHold  time.Duration // 0: no cap
 	Handoffs int           // local hand-overs of one grant at most; not positive: none
+
+	kind localqueue.Kind // which waiters a grant by this config fits
 }
 
 // shareable reports whether a hold by this config may serve several owners of the
 // process: it has to be renewed for as long as they have it.
 func (c *LockConfig) shareable() bool { return !c.Fixed && c.MaxHold == 0 && c.Handoffs > 0 }
 
-// kind says which waiters a grant by this config fits.
-func (c *LockConfig) kind() localqueue.Kind {
-	return localqueue.Kind{TTL: int64(c.TTL), WaitTTL: int64(c.WaitTTL), Alone: !c.shareable()}
+// Prepare completes the config. It is called once, when all fields are set.
+func (c *LockConfig) Prepare() {
+	c.kind = localqueue.Kind{TTL: int64(c.TTL), WaitTTL: int64(c.WaitTTL), Alone: !c.shareable()}
 }
 
 // Call is one lock call, and the memory of all that an uncontended lock needs. The
@@ -41,11 +43,10 @@ type Call struct {
 	name    *nameState
 	owner   *ownerState
 	counted *atomic.Int64 // that it is counted in; nil if none
-	since   time.Time     // it asks or waits
-	over    error         // of ctx, when the call began
+	since   moment        // it asks or waits
+	again   *again
 
 	delivered bool // the grant came on this goroutine, and the clock was read
-	again     again
 
 	// Guarded by the shard.
 	waiter localqueue.Waiter
@@ -66,6 +67,14 @@ type again struct {
 	lost     int // ids lost in a row
 }
 
+// times is how many ids were lost in a row.
+func (g *again) times() int {
+	if g == nil {
+		return 0
+	}
+	return g.lost
+}
+
 // maxLostIDs is how often in a row a call goes on with another id when the store
 // has given up the one that it asked by. One that lasted longer than the TTL begins
 // a new row.
@@ -80,8 +89,8 @@ func (a *Call) Lock(ctx context.Context) error {
 	if c.isClosing.Load() {
 		return store.ErrClosed
 	}
-	a.ctx, a.over = ctx, ended(ctx)
-	state, err := a.join(sh)
+	a.ctx = ctx
+	state, err := a.join(sh, ended(ctx))
 	for err == nil {
 		switch state {
 		case localqueue.Asking:
@@ -99,12 +108,13 @@ func (a *Call) Lock(ctx context.Context) error {
 	return a.leave(err)
 }
 
-// join enters the name, and re-enters, joins other readers or queues.
-func (a *Call) join(sh *shard) (localqueue.State, error) {
+// join enters the name, and re-enters, joins other readers or queues. over is why ctx
+// has ended, if it has.
+func (a *Call) join(sh *shard, over error) (localqueue.State, error) {
 	var fx effects
 	sh.mu.Lock()
 	a.enter(sh, a.Config.Name, a.Owner)
-	state, err := a.start(&fx)
+	state, err := a.start(over, &fx)
 	sh.mu.Unlock()
 	fx.run(a.Client)
 	if err == nil && !a.Try && state != localqueue.Granted {
@@ -114,17 +124,17 @@ func (a *Call) join(sh *shard) (localqueue.State, error) {
 }
 
 // start is join with the shard locked.
-func (a *Call) start(fx *effects) (localqueue.State, error) {
+func (a *Call) start(over error, fx *effects) (localqueue.State, error) {
 	w := &a.waiter
-	if done, err := a.owner.reenter(a.Mode, a.over, a.Handle); done || err != nil {
+	if done, err := a.owner.reenter(a.Mode, over, a.Handle); done || err != nil {
 		if done {
 			w.State, a.delivered = localqueue.Granted, true
 			a.owner.refs-- // the handle has its own
 		}
 		return w.State, err
 	}
-	if a.over != nil {
-		return w.State, a.over
+	if over != nil {
+		return w.State, over
 	}
 	n := a.name
 	switch {
@@ -139,7 +149,7 @@ func (a *Call) start(fx *effects) (localqueue.State, error) {
 	case a.Try:
 		w.State = localqueue.Direct
 	default:
-		w.Mode, w.Kind, w.Value = a.Mode, a.Config.kind(), a
+		w.Mode, w.Kind, w.Value = a.Mode, &a.Config.kind, a
 		n.queue.Join(w)
 		a.owner.waiters = append(a.owner.waiters, a)
 	}

@@ -39,6 +39,7 @@ type Config struct {
 type Client struct {
 	config Config
 	log    *slog.Logger
+	start  time.Time // where moments are counted from
 	sender *request.Sender
 	dog    *watchdog.Watchdog
 	shards [64]shard
@@ -57,6 +58,7 @@ type Client struct {
 // New returns a client. It makes no call of the store.
 func New(cfg Config) (*Client, error) {
 	c := &Client{config: cfg, log: cfg.Log, closing: make(chan struct{}), closed: make(chan struct{})}
+	c.start = time.Now().Add(-time.Second) // so that no moment is 0
 	var err error
 	c.dog, err = watchdog.New(watchdog.Config{Renew: c.renew, Expired: c.expired, Timeout: cfg.Timeout})
 	if err != nil {
@@ -144,6 +146,13 @@ func ended(ctx context.Context) error {
 	}
 	return withCause(err, context.Cause(ctx))
 }
+
+// moment is a time on the monotonic clock, counted from the start of the client.
+type moment time.Duration
+
+func (c *Client) now() moment { return moment(time.Since(c.start)) }
+
+func (c *Client) moment(t time.Time) moment { return moment(t.Sub(c.start)) }
 
 // Stats is what the client holds and does at one moment.
 type Stats struct {

@@ -76,20 +76,23 @@ func (h *Handle) unlock() error {
 	if err != nil || !last {
 		return err
 	}
-	deadline := time.Now().Add(s.place.config.Timeout)
-	err = s.place.request.Release(deadline, c.closing)
+	var began moment
+	if len(spares) > 0 {
+		began = c.now()
+	}
+	err = s.place.request.Release(c.closing)
 	if errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrForeignKey) {
 		err = c.goneAtRelease(h, err)
 	}
 	for _, gone := range spares {
-		c.await(gone, deadline)
+		c.await(gone, began+moment(s.place.config.Timeout))
 	}
 	return err
 }
 
 // await waits for a channel to close, at most until deadline.
-func (c *Client) await(gone <-chan struct{}, deadline time.Time) {
-	timer := time.NewTimer(time.Until(deadline))
+func (c *Client) await(gone <-chan struct{}, deadline moment) {
+	timer := time.NewTimer(time.Duration(deadline - c.now()))
 	defer timer.Stop()
 	select {
 	case <-gone:

@@ -1,9 +1,6 @@
 package core
 
-import (
-	"sync/atomic"
-	"time"
-)
+import "sync/atomic"
 
 // leastAsking is how many calls may wait for the answer to their first request,
 // however small MaxWaiters is: they do not wait for a lock yet.
@@ -23,13 +20,15 @@ func (a *Call) count(n *atomic.Int64, most int) error {
 }
 
 func (a *Call) countAsking() error {
-	a.since = time.Now()
 	return a.count(&a.Client.asking, max(a.Client.config.MaxWaiters, leastAsking))
 }
 
 func (a *Call) countWaiting() error {
 	if a.counted == &a.Client.waiters {
 		return nil
+	}
+	if a.since == 0 {
+		a.since = a.Client.now()
 	}
 	return a.count(&a.Client.waiters, a.Client.config.MaxWaiters)
 }

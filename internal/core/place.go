@@ -25,10 +25,10 @@ type place struct {
 	hold     storeHold
 
 	// Guarded by the shard.
-	again     again
-	began     time.Time   // in the background
+	again     *again
 	dropped   bool        // nobody wants it any more
-	idleSince time.Time   // nobody relies on it
+	began     moment      // in the background
+	idleSince moment      // no waiter relies on it
 	idle      *time.Timer // checks that
 }
 
@@ -66,7 +66,7 @@ func (p *place) asksFor(a *Call) bool {
 
 // follow has the place go on in the background. The shard is locked.
 func (p *place) follow() {
-	p.began = time.Now()
+	p.began = p.name.client.now()
 	if p.queue == nil {
 		p.only.waiter.State = localqueue.Following
 		p.only.direct = p
@@ -178,7 +178,7 @@ func (p *place) refused(err error) {
 	p.dropped = true
 	p.request.Abandon()
 	lost := errors.Is(err, store.ErrLost) && !errors.Is(err, request.ErrExpired)
-	again := lost && p.again.lost < maxLostIDs && p.request.MayBePresent()
+	again := lost && p.again.times() < maxLostIDs && p.request.MayBePresent()
 	if p.queue == nil {
 		p.refusedDirectly(err, again)
 		return
@@ -194,12 +194,12 @@ func (p *place) refused(err error) {
 		n.carryOut(n.queue.End(p.queue))
 		return
 	}
-	silent, now := isUnavailable(err), time.Now()
+	silent, now := isUnavailable(err), n.client.now()
 	n.carryOut(n.queue.Fail(p.queue, silent && !p.request.Late(), func(w *localqueue.Waiter) bool {
 		a := w.Value.(*Call)
 		switch {
 		case errors.Is(err, store.ErrLost) && w != first, // it concerns this id alone
-			silent && now.Sub(a.since) < a.Config.TTL/2,
+			silent && now-a.since < moment(a.Config.TTL/2),
 			w.Place != p.queue && a.Config.TTL > p.config.TTL:
 			return false // it goes on, with patience of its own
 		}
@@ -222,12 +222,11 @@ func (p *place) refusedDirectly(err error, again bool) {
 }
 
 // next is what the call keeps that goes on with another id.
-func (p *place) next() again {
-	a := again{identity: p.identity, lost: p.again.lost + 1}
-	if time.Since(p.began) > p.config.TTL {
-		a.lost = 1
+func (p *place) next() *again {
+	if p.name.client.now()-p.began > moment(p.config.TTL) {
+		return &again{identity: p.identity, lost: 1}
 	}
-	return a
+	return &again{identity: p.identity, lost: p.again.times() + 1}
 }
 
 // unwanted is told that no waiter relies on the place any more. It is kept for a
@@ -241,9 +240,9 @@ func (p *place) unwanted() {
 		p.drop()
 		return
 	}
-	p.idleSince = time.Now()
+	p.idleSince = p.name.client.now()
 	if p.idle == nil {
-		p.idle = time.AfterFunc(idleTime, p.checkIdle)
+		p.idle = time.AfterFunc(time.Duration(idleTime), p.checkIdle)
 	}
 }
 
@@ -259,9 +258,11 @@ func (p *place) checkIdle() {
 	case p.dropped || p.queue.Phase == localqueue.Gone:
 	case p.queue.Wanted():
 		p.idle = nil
-	case time.Since(p.idleSince) < idleTime:
-		p.idle.Reset(idleTime - time.Since(p.idleSince))
 	default:
+		if left := idleTime - (p.name.client.now() - p.idleSince); left > 0 {
+			p.idle.Reset(time.Duration(left))
+			return
+		}
 		p.drop()
 	}
 }

@@ -29,7 +29,7 @@ type storeHold struct {
 	owners []*ownerHold // that have it
 	token  uint64       // the last one given
 	spare  int          // tokens of the span that are left
-	began  time.Time    // when the first owner got it
+	began  moment       // when the store's grant came
 
 	trouble atomic.Pointer[renewalTrouble] // why its renewals fail; see renewalLog
 	over    atomic.Bool                    // it is not renewed any more
@@ -40,23 +40,24 @@ type storeHold struct {
 // handoverWindow is how long after the store's grant a hold may pass on, or be
 // joined. Where critical sections are so long that this ends a batch, the round trip
 // that a local hand-over saves does not matter.
-const handoverWindow = 10 * time.Millisecond
+const handoverWindow = moment(10 * time.Millisecond)
 
 // init arms the lease of what p was granted.
 func (s *storeHold) init(p *place, g request.Grant) {
 	s.place, s.identity = p, p.identity
 	s.issued, s.token, s.spare = g.Token, g.Token, g.Spare
 	s.owners = s.sole[:0]
-	s.began = time.Now()
+	c := p.name.client
+	s.began = c.moment(g.At)
 	s.lease.Value = s
-	t := watchdog.Terms{Deadline: g.Deadline, Now: s.began}
-	if c := p.config; !c.Fixed {
-		t.Validity = c.TTL - request.Margin(c.TTL)
+	t := watchdog.Terms{Deadline: g.Deadline, Now: g.At}
+	if !p.config.Fixed {
+		t.Validity = p.config.TTL - request.Margin(p.config.TTL)
 	}
 	if p.config.MaxHold > 0 {
-		t.Last = s.began.Add(p.config.MaxHold)
+		t.Last = g.At.Add(p.config.MaxHold)
 	}
-	p.name.client.dog.Keep(&s.lease, t)
+	c.dog.Keep(&s.lease, t)
 }
 
 func (s *storeHold) mode() store.Mode { return s.place.mode() }
@@ -126,15 +127,15 @@ func (s *storeHold) end(g *ownerHold) (last bool) {
 
 // isOpen reports whether the hold may pass on, or be joined, now. The shard is locked.
 func (s *storeHold) isOpen() bool {
-	return s.spare > 0 && s.identity.requests == 1 && time.Since(s.began) < handoverWindow &&
-		!s.place.name.client.isClosing.Load() && s.lease.Valid()
+	c := s.place.name.client
+	return s.spare > 0 && s.identity.requests == 1 && c.now()-s.began < handoverWindow && !c.isClosing.Load() && s.lease.Valid()
 }
 
 // successor returns the call of the next writer here that the hold can pass on to
 // when its last handle is unlocked, or nil. The shard is locked.
 func (s *storeHold) successor() *Call {
 	n := s.place.name
-	w := n.queue.Servable(s.place.config.kind())
+	w := n.queue.Servable(&s.place.config.kind)
 	if s.mode() != store.Exclusive || w == nil || len(s.owners) != 1 || !s.isOpen() {
 		return nil
 	}
@@ -161,6 +162,6 @@ func (s *storeHold) pass(g *ownerHold, a *Call, fx *effects) {
 
 // mayJoin reports whether a reader's call can share s. The shard is locked.
 func (s *storeHold) mayJoin(a *Call) bool {
-	return s != nil && len(s.owners) > 0 && s.place.config.kind() == a.Config.kind() && a.Config.shareable() &&
+	return s != nil && len(s.owners) > 0 && s.place.config.kind == a.Config.kind && a.Config.shareable() &&
 		a.owner.identity == nil && a.owner.refs == 1 && a.name.queue.ReaderMayJoin() && s.isOpen()
 }

@@ -69,9 +69,9 @@ func TestDetach(t *testing.T) {
 func TestPlaceOfAWaiter(t *testing.T) {
 	for _, x := range profiles {
 		var q Queue
-		w := Waiter{Mode: x.mode, Kind: x.kind}
+		w := Waiter{Mode: x.mode, Kind: &x.kind}
 		q.Join(&w)
-		if p := w.Place; p.Mode != x.mode || p.Kind != x.kind || p.Phase != Unsent || !p.Wanted() {
+		if p := w.Place; p.Mode != x.mode || *p.Kind != x.kind || p.Phase != Unsent || !p.Wanted() {
 			t.Errorf("%v: the place is %+v", x, p)
 		}
 		if got := q.Follower(w.Place); got != &w {

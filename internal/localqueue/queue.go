@@ -68,7 +68,7 @@ func (q *Queue) Leave(w *Waiter) []Action { return q.take(w, Idle) }
 
 // Servable returns the writer at the front if a grant of that kind can be given to
 // it now, or nil. A writer whose goroutine is sending a request is not servable.
-func (q *Queue) Servable(kind Kind) *Waiter {
+func (q *Queue) Servable(kind *Kind) *Waiter {
 	w := q.head
 	if w == nil || w.Mode != store.Exclusive || !w.servable(kind) {
 		return nil
@@ -78,7 +78,7 @@ func (q *Queue) Servable(kind Kind) *Waiter {
 
 // Readers calls f for each reader at the front to which a grant of that kind can
 // be given. f may serve the reader that it is called for.
-func (q *Queue) Readers(kind Kind, f func(*Waiter)) {
+func (q *Queue) Readers(kind *Kind, f func(*Waiter)) {
 	if q.mode != store.Shared {
 		return
 	}
@@ -91,9 +91,9 @@ func (q *Queue) Readers(kind Kind, f func(*Waiter)) {
 	}
 }
 
-func (w *Waiter) servable(kind Kind) bool {
+func (w *Waiter) servable(kind *Kind) bool {
 	inline := w.State == Asking && w.Place.Phase == Inline
-	return w.Kind == kind && !kind.Alone && !inline
+	return *w.Kind == *kind && !kind.Alone && !inline
 }
 
 // Follower returns the first waiter at the front that relies on p, or nil.

@@ -22,8 +22,8 @@ func (s State) String() string {
 	return [...]string{"idle", "waiting", "following", "asking", "granted", "failed", "direct"}[s]
 }
 
-// Kind says which waiters a grant fits: those with the same Kind. Two holds with
-// equal leases can stand for each other, unless Alone is set.
+// Kind says which waiters a grant fits: those with an equal Kind. Two holds with
+// equal leases can stand for each other, unless Alone is set. A Kind does not change.
 type Kind struct {
 	TTL, WaitTTL int64
 	Alone        bool // the grant of this waiter's own request is the only one that fits
@@ -32,7 +32,7 @@ type Kind struct {
 // Waiter is one call in the queue. Its zero value is idle. Value is the caller's.
 type Waiter struct {
 	Mode  store.Mode
-	Kind  Kind
+	Kind  *Kind
 	State State
 	Place *Place // that asks for it; nil unless it is at the front
 	Value any
@@ -55,7 +55,7 @@ const (
 // Place is a request for the front of the queue. Value is the caller's.
 type Place struct {
 	Mode  store.Mode
-	Kind  Kind
+	Kind  *Kind
 	Phase Phase
 	Value any
 
@@ -68,5 +68,5 @@ func (p *Place) Wanted() bool { return p.followers > 0 }
 
 // fits reports whether a grant to p can be given to w.
 func (p *Place) fits(w *Waiter) bool {
-	return p.Mode == w.Mode && p.Kind == w.Kind && !w.Kind.Alone
+	return p.Mode == w.Mode && *p.Kind == *w.Kind && !w.Kind.Alone
 }

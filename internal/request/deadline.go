@@ -28,10 +28,10 @@ func (s *deadlines) init() {
 	s.base, s.cancel = context.WithCancelCause(context.Background())
 }
 
-// within returns a context that ends after timeout, or up to a 32nd part of that
+// within returns a context that ends timeout after now, or up to a 32nd part of that
 // earlier. The caller ends its use with leave.
-func (s *deadlines) within(timeout time.Duration) *sharedDeadline {
-	at := time.Now().Add(timeout)
+func (s *deadlines) within(now time.Time, timeout time.Duration) *sharedDeadline {
+	at := now.Add(timeout)
 	if d := s.latest.Load(); d != nil {
 		if early := at.Sub(d.at); early >= 0 && early < timeout/32 && d.join() {
 			return d

@@ -158,7 +158,7 @@ func (r *Request) ask(now time.Time) {
 	d := r.sender
 	g, err := store.Grant{}, error(store.ErrClosed)
 	if !d.closing.Load() {
-		ctx := d.acquires.within(r.config.Timeout)
+		ctx := d.acquires.within(now, r.config.Timeout)
 		g, err = d.store.Acquire(ctx, r.req)
 		err = explain(err, ctx.Err() != nil, r.config.Timeout)
 		ctx.leave()
@@ -221,7 +221,7 @@ func (r *Request) onEvent(e store.Event) {
 		return
 	}
 	lease := r.config.valid(r.config.WaitTTL)
-	g := Grant{Token: e.Token, Spare: r.spare(e.Short), Deadline: r.base.Add(lease), Pushed: true}
+	g := Grant{Token: e.Token, Spare: r.spare(e.Short), At: now, Deadline: r.base.Add(lease)}
 	switch {
 	case e.Token <= r.told:
 		p.next = earlier(p.next, p.sent.Add(askGap))

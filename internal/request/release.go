@@ -74,22 +74,23 @@ func (r *Request) markCleared() {
 	}
 }
 
-// Release gives a hold back and tries until deadline, or until stop closes, to have
+// Release gives a hold back and tries for the timeout, or until stop closes, to have
 // that confirmed. It returns
 //
 //   - nil: the store has confirmed it;
 //   - an error that matches store.ErrLost: the hold was gone before;
 //   - store.ErrClosed: the store was closed, the hold is left to its lease;
 //   - ErrUnavailable with the store's error: the release goes on in the background.
-func (r *Request) Release(deadline time.Time, stop <-chan struct{}) error {
+func (r *Request) Release(stop <-chan struct{}) error {
 	r.mu.Lock()
 	r.phase = releasing
 	r.mu.Unlock()
 	defer r.released()
-	ref := r.Ref()
+	ref, now := r.Ref(), time.Now()
+	deadline := now.Add(r.config.Timeout)
 	pause := Backoff{Limit: r.config.Timeout / 10}
 	for repeated := false; ; repeated = true {
-		err := r.sender.release(ref, time.Until(deadline))
+		err := r.sender.release(ref, now, deadline.Sub(now))
 		switch {
 		case err == nil || repeated && errors.Is(err, store.ErrLost):
 			return nil // an earlier try may have done it, its reply lost
@@ -103,6 +104,7 @@ func (r *Request) Release(deadline time.Time, stop <-chan struct{}) error {
 			r.sender.releaser.add(r, true)
 			return unavailable(err)
 		}
+		now = time.Now()
 	}
 }
 

@@ -114,7 +114,7 @@ func (k *releaser) work(q *jobs) {
 			k.giveUp(j, errCrowded)
 			continue
 		}
-		err := k.sender.release(j.ref, j.request.config.Timeout)
+		err := k.sender.release(j.ref, time.Now(), j.request.config.Timeout)
 		switch {
 		case errors.Is(err, store.ErrClosed):
 			// No call can succeed any more. The job stays counted as open, so that

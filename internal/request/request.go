@@ -83,9 +83,9 @@ type Answer struct {
 // Grant is a grant that may be relied on until Deadline.
 type Grant struct {
 	Token    uint64
-	Spare    int // tokens after Token that are reserved with it
+	Spare    int       // tokens after Token that are reserved with it
+	At       time.Time // it came
 	Deadline time.Time
-	Pushed   bool // it came by an event: the lease is the short one until it is renewed
 }
 
 // Init sets up a request for a name in a mode, by the acquisition id.
@@ -128,7 +128,7 @@ func (r *Request) Send(ctx context.Context) Answer {
 		return Answer{Outcome: Refused, Err: store.ErrClosed}
 	}
 	r.begin(now)
-	shared := d.acquires.within(min(r.config.Timeout, r.config.TTL))
+	shared := d.acquires.within(now, min(r.config.Timeout, r.config.TTL))
 	if ctx == context.Background() {
 		g, err := d.store.Acquire(shared, r.req)
 		if err != nil {
@@ -188,8 +188,9 @@ func (r *Request) note(g store.Grant, err error, sent time.Time) Answer {
 	r.strayed = r.strayed || r.phase == releasing && answer.Outcome != Refused
 	if err == nil && g.Held && r.phase == asking {
 		answer.Outcome = Granted
-		answer.Grant = Grant{Token: g.Token, Spare: r.spare(g.Short), Deadline: sent.Add(r.config.valid(g.TTL))}
-		if !time.Now().Before(answer.Grant.Deadline) {
+		now := time.Now()
+		answer.Grant = Grant{Token: g.Token, Spare: r.spare(g.Short), At: now, Deadline: sent.Add(r.config.valid(g.TTL))}
+		if !now.Before(answer.Grant.Deadline) {
 			return Answer{Outcome: Refused, Err: ErrExpired}
 		}
 		r.phase = granted

@@ -63,8 +63,8 @@ func (d *Sender) Renew(ctx context.Context, refs []store.Ref) []error {
 }
 
 // release makes one call to release ref.
-func (d *Sender) release(ref store.Ref, timeout time.Duration) error {
-	ctx := d.releases.within(timeout)
+func (d *Sender) release(ref store.Ref, now time.Time, timeout time.Duration) error {
+	ctx := d.releases.within(now, timeout)
 	defer ctx.leave()
 	if d.releases.base.Err() != nil {
 		return store.ErrClosed
