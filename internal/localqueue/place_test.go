@@ -48,7 +48,7 @@ func TestDiscard(t *testing.T) {
 // Detach has the asker follow its own place, which goes on in the background.
 func TestDetach(t *testing.T) {
 	var q Queue
-	first, second := Waiter{Mode: store.Shared}, Waiter{Mode: store.Shared}
+	first, second := Waiter{Mode: store.Shared, Kind: &kindA}, Waiter{Mode: store.Shared, Kind: &kindA}
 	q.Join(&first)
 	q.Join(&second)
 	p := first.Place
@@ -83,7 +83,7 @@ func TestPlaceOfAWaiter(t *testing.T) {
 // A second place of a waiter does not overwrite the first, whose reply may come late.
 func TestPlacesOfAWaiterDiffer(t *testing.T) {
 	var q Queue
-	w := Waiter{Mode: store.Exclusive}
+	w := Waiter{Mode: store.Exclusive, Kind: &kindA}
 	q.Join(&w)
 	first := w.Place
 	first.Phase, first.Value = Inline, "first"
