@@ -19,7 +19,7 @@ func TestDeadlinesAreShared(t *testing.T) {
 		var s deadlines
 		s.init()
 		const timeout = 32 * time.Second
-		first := s.within(timeout)
+		first := s.within(time.Now(), timeout)
 		for _, tc := range []struct {
 			after   time.Duration // the first
 			timeout time.Duration
@@ -33,7 +33,7 @@ func TestDeadlinesAreShared(t *testing.T) {
 			time.Sleep(tc.after)
 			s.latest.Store(first)
 			first.users.Add(1)
-			d := s.within(tc.timeout)
+			d := s.within(time.Now(), tc.timeout)
 			assert.Equal(t, tc.shared, d == first, "%+v", tc)
 			left := time.Until(d.at)
 			assert.LessOrEqual(t, left, tc.timeout, "%+v", tc)
@@ -41,7 +41,7 @@ func TestDeadlinesAreShared(t *testing.T) {
 			d.leave()
 		}
 		time.Sleep(time.Nanosecond)
-		d := s.within(timeout)
+		d := s.within(time.Now(), timeout)
 		assert.NotSame(t, first, d, "a second is a 32nd part")
 		d.leave()
 		s.cancel(nil)
@@ -53,12 +53,12 @@ func TestSharedDeadlineEndsWithItsUsers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s deadlines
 		s.init()
-		a := s.within(time.Minute)
-		b := s.within(time.Minute)
+		a := s.within(time.Now(), time.Minute)
+		b := s.within(time.Now(), time.Minute)
 		assert.Same(t, a, b)
 		a.leave()
 		time.Sleep(time.Minute / 2)
-		c := s.within(time.Minute)
+		c := s.within(time.Now(), time.Minute)
 		assert.NotSame(t, a, c)
 		assert.NoError(t, b.Err(), "a call still uses it")
 		b.leave()

@@ -43,7 +43,7 @@ func TestRelease(t *testing.T) {
 				q := r.granted("m")
 				refs := r.releases(func(n int) error { return tc.answers[min(n, len(tc.answers))-1] })
 				began := time.Now()
-				err := q.Release(began.Add(timeout), make(chan struct{}))
+				err := q.Release(make(chan struct{}))
 				assert.LessOrEqual(t, time.Since(began), timeout)
 				assert.ErrorIs(t, err, tc.want)
 				if tc.asked > 0 {
@@ -69,7 +69,7 @@ func TestUnconfirmedReleaseGoesOn(t *testing.T) {
 		q := r.granted("m")
 		r.releases(func(int) error { return errReset })
 		gone := q.Cleared()
-		err := q.Release(time.Now().Add(timeout), nil)
+		err := q.Release(nil)
 		assert.ErrorIs(t, err, request.ErrUnavailable)
 		assert.ErrorIs(t, err, errReset)
 		assert.Len(t, r.logs.Of(slog.LevelWarn, "release not confirmed"), 1)
@@ -91,7 +91,7 @@ func TestReleaseStops(t *testing.T) {
 		stop := make(chan struct{})
 		close(stop)
 		began := time.Now()
-		assert.ErrorIs(t, q.Release(began.Add(time.Hour), stop), request.ErrUnavailable)
+		assert.ErrorIs(t, q.Release(stop), request.ErrUnavailable)
 		assert.Zero(t, time.Since(began))
 		r.releases(succeed)
 		time.Sleep(time.Second)
@@ -122,7 +122,7 @@ func TestReplyDuringReleaseIsReleasedToo(t *testing.T) {
 			}
 			return nil
 		})
-		assert.NoError(t, q.Release(time.Now().Add(timeout), nil))
+		assert.NoError(t, q.Release(nil))
 		synctest.Wait()
 		all := refs.all()
 		if assert.Len(t, all, 2) {

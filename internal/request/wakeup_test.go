@@ -25,6 +25,7 @@ func TestEventOvertakesTheAnswer(t *testing.T) {
 		assert.Equal(t, 1, o.get().calls)
 		assert.Equal(t, request.Granted, o.get().Outcome)
 		assert.Equal(t, uint64(7), o.get().Grant.Token)
+		assert.Equal(t, waitTTL-request.Margin(waitTTL), time.Until(o.get().Grant.Deadline), "the lease of a promotion")
 		assert.Zero(t, o.get().after)
 		assert.EqualValues(t, 1, r.spy.Acquires.Load())
 	})
