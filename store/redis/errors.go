@@ -27,6 +27,10 @@ var passing = []string{"TRYAGAIN", "MOVED", "ASK", "CLUSTERDOWN", "LOADING", "MA
 // no right to, wrong password, memory full.
 var refusals = []string{"NOPERM", "NOAUTH", "WRONGPASS", "OOM"}
 
+// indexedReply is what a script says that was called without the key of an indexed
+// name. It has not run.
+const indexedReply = "DLOCKINDEXED"
+
 // foreignReply is how the scripts' own errors begin, about data that is not theirs.
 const foreignReply = "DLOCKFOREIGN"
 

@@ -11,7 +11,19 @@ import (
 
 // KeysOf are the keys of a name: the counter of its partition, its lock, and
 // what else the format has.
-func KeysOf(name string) []string { return newLayout("dlock").keys(name) }
+func KeysOf(name string) []string {
+	n := newLayout("dlock").of(name)
+	return []string{n.counter, n.lock, n.order}
+}
+
+// OpenListed is Open with another limit of the listed form.
+func OpenListed(url string, listed int) (*Store, error) {
+	s, err := Open(url)
+	if err == nil {
+		s.scripts = newScripts(listed)
+	}
+	return s, err
+}
 
 // Partition is the partition of a name.
 func Partition(name string) int { return partition(name) }

@@ -33,7 +33,7 @@ func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
 	}
 	calls := make([]rueidis.Completed, len(batches))
 	for i, b := range batches {
-		calls[i] = renewScript.bySHA(s.client, b.keys, b.args)
+		calls[i] = s.scripts.renew.bySHA(s.client, b.keys, b.args)
 	}
 	var again sync.WaitGroup
 	for i, answer := range s.client.DoMulti(ctx, calls...) {
@@ -45,7 +45,7 @@ func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
 		}
 		again.Go(func() { // for itself: the others need not wait for a node that is not ready
 			if replyIs(err, "NOSCRIPT") {
-				reply, err = s.client.Do(ctx, renewScript.byText(s.client, b.keys, b.args)).ToMessage()
+				reply, err = s.client.Do(ctx, s.scripts.renew.byText(s.client, b.keys, b.args)).ToMessage()
 			}
 			s.settle(ctx, b, holds, reply, err, results)
 		})
@@ -69,7 +69,7 @@ func (s *Store) renewConfirmed(ctx context.Context, batches []*renewal, holds []
 		}
 		sent.Go(func() {
 			for _, b := range lane {
-				reply, missing, err := s.sendConfirmed(ctx, renewScript, b.keys, b.args)
+				reply, missing, err := s.sendConfirmed(ctx, s.scripts.renew, b.keys, b.args)
 				s.settle(ctx, b, holds, reply, errors.Join(err, missing), results)
 			}
 		})
@@ -104,7 +104,8 @@ func (s *Store) batches(holds []store.Ref) []*renewal {
 			all = append(all, b)
 		}
 		b.index = append(b.index, i)
-		b.keys = s.keys.appendKeys(b.keys, ref.Name)
+		n := s.keys.of(ref.Name)
+		b.keys = append(b.keys, n.counter, n.lock, n.order)
 		b.args = append(b.args, ref.ID, millis(ref.TTL))
 		if len(b.index) == batch {
 			open[p] = nil
@@ -159,22 +160,21 @@ func renewed(answer rueidis.RedisMessage) error {
 // no script may touch two of its keys: a key is on the one node or on the
 // other, and a call for it alone finds it. No replica is waited for.
 func (s *Store) prolong(ctx context.Context, ref store.Ref) error {
-	keys := s.keys.keys(ref.Name)
-	lock, order := keys[1], keys[2]
+	n := s.keys.of(ref.Name)
 	for again := false; ; again = true {
-		n, err := s.prolongBy(ctx, lock, ref)
-		if err == nil && n == prolongOrder {
-			n, err = s.prolongBy(ctx, order, ref)
-			if err == nil && n == prolongLost && !again {
+		result, err := s.prolongBy(ctx, n.lock, ref)
+		if err == nil && result == prolongOrder {
+			result, err = s.prolongBy(ctx, n.order, ref)
+			if err == nil && result == prolongLost && !again {
 				continue // others may have gone meanwhile, and what is left may need no order
 			}
 		}
 		switch {
 		case err != nil:
 			return err
-		case n == prolongLost:
+		case result == prolongLost:
 			return store.ErrLost
-		case n == prolongDone:
+		case result == prolongDone:
 			return nil
 		}
 		return unexpected("prolong", nil)
@@ -189,7 +189,7 @@ const (
 )
 
 func (s *Store) prolongBy(ctx context.Context, key string, ref store.Ref) (int64, error) {
-	reply, err := s.run(ctx, prolongScript, []string{key}, []string{ref.ID, millis(ref.TTL)})
+	reply, err := s.runKeys(ctx, s.scripts.prolong, []string{key}, []string{ref.ID, millis(ref.TTL)})
 	if err != nil {
 		return 0, s.outcome(err)
 	}

@@ -13,13 +13,17 @@ import (
 
 // runConfirmed is run for a call that counts only when enough replicas have
 // what it wrote, if the store was asked for that. missing is nil if they have.
-func (s *Store) runConfirmed(ctx context.Context, sc *script, keys, args []string) (reply rueidis.RedisMessage, missing, err error) {
+func (s *Store) runConfirmed(ctx context.Context, sc *script, n *name, args []string) (reply rueidis.RedisMessage, missing, err error) {
 	if s.replicas == 0 {
-		reply, err = s.run(ctx, sc, keys, args)
+		reply, err = s.run(ctx, sc, n, args)
 		return reply, nil, err
 	}
-	err = s.persist(ctx, func() error {
-		reply, missing, err = s.sendConfirmed(ctx, sc, keys, args)
+	err = s.repeatNotRun(ctx, func() error {
+		reply, missing, err = s.sendConfirmed(ctx, sc, n.keys(), args)
+		if replyIs(err, indexedReply) {
+			n.indexed.Store(true)
+			reply, missing, err = s.sendConfirmed(ctx, sc, n.keys(), args)
+		}
 		return err
 	})
 	return reply, missing, err
@@ -142,8 +146,7 @@ func (s *Store) confirm(ctx context.Context, e store.Event) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, q.waitTTL)
 	defer cancel()
-	keys := s.keys.keys(q.name)
-	reply, missing, err := s.sendConfirmed(ctx, confirmScript, keys, []string{e.ID, millis(q.waitTTL)})
+	reply, missing, err := s.runConfirmed(ctx, s.scripts.confirm, s.keys.of(q.name), []string{e.ID, millis(q.waitTTL)})
 	if err != nil || missing != nil {
 		return
 	}
