@@ -16,6 +16,15 @@ import (
 // when they have it, and else it has to be released.
 var ErrTooFewReplicas = errors.New("redis: not confirmed by enough replicas")
 
+// ErrNotRun: the server did not run a request, for a reason that it says and that may
+// pass: it has too few replicas to write, is a replica itself, cannot write to its
+// disk, or is busy in a script. The contract has such an answer count as unknown, so
+// that the caller asks again. The store knows better and buries no id for it.
+var ErrNotRun = errors.New("redis: the server did not run the request")
+
+// What a server says then.
+var refusesNow = []string{"NOREPLICAS", "READONLY", "MISCONF", "BUSY"}
+
 // What a server says when it did not run a call because it cannot just now,
 // though it may a moment later: a slot's keys are on two nodes or on another one
 // (rueidis follows such a redirection, but not on a dedicated connection), a
@@ -93,6 +102,8 @@ func (s *Store) outcome(err error) error {
 		return fmt.Errorf("redis: %w: %w", store.ErrForeignKey, err)
 	case said && refused(reply.Error()):
 		return fmt.Errorf("redis: %w: %w", store.ErrRefused, err)
+	case said && hasCode(reply.Error(), refusesNow...):
+		return fmt.Errorf("%w: %w", ErrNotRun, err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	}

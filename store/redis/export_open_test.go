@@ -46,3 +46,11 @@ func Hints(s *Store) int {
 	defer s.hints.mu.Unlock()
 	return len(s.hints.waiting)
 }
+
+// PartitionSlots are the slots of the partitions.
+func PartitionSlots() (slots []int) {
+	for _, start := range newLayout("dlock").start {
+		slots = append(slots, Slot(start))
+	}
+	return slots
+}

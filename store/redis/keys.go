@@ -2,7 +2,7 @@ package redis
 
 import (
 	"hash/crc32"
-	"strconv"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -15,11 +15,25 @@ import (
 // cost each client that waits more subscriptions.
 const partitions = 64
 
-// layout builds key and channel names: prefix:{partition}:kind:name. The tag is
+// tags are the hash tags of the partitions. The slot of the n-th is within 20 of 256n+128,
+// so masters with equal ranges of slots get equal shares of the partitions. Each tag is the
+// number of its partition and the first letters that lead there.
+var tags = [partitions]string{
+	"0pn", "1bv", "2kp", "3iu", "4fa", "5ke", "6bc", "7bfu",
+	"8ox", "9ra", "10i", "11bs", "12hx", "13ua", "14ie", "15aal",
+	"16if", "17kc", "18d", "19cf", "20ml", "21oi", "22fo", "23dj",
+	"24bl", "25oh", "26io", "27kj", "28bg", "29ans", "30fn", "31dk",
+	"32gu", "33ep", "34fh", "35dm", "36nf", "37lc", "38fc", "39df",
+	"40agx", "41gy", "42qc", "43lz", "44cn", "45w", "46gl", "47ei",
+	"48di", "49fl", "50afe", "51be", "52hn", "53jk", "54fr", "55kv",
+	"56gn", "57ek", "58ok", "59mn", "60cd", "61aa", "62hg", "63jb",
+}
+
+// layout builds key and channel names: prefix:{tag}:kind:name. The tag is
 // the first pair of braces because the prefix has none.
 type layout struct {
 	prefix   string
-	start    [partitions]string // "prefix:{p}:"
+	start    [partitions]string // "prefix:{tag}:"
 	counters [partitions]string // the keys of the last tokens
 	names    [known]atomic.Pointer[name]
 }
@@ -27,7 +41,7 @@ type layout struct {
 func newLayout(prefix string) *layout {
 	l := &layout{prefix: prefix}
 	for p := range l.start {
-		l.start[p] = prefix + ":{" + strconv.Itoa(p) + "}:"
+		l.start[p] = prefix + ":{" + tags[p] + "}:"
 		l.counters[p] = l.start[p] + "token"
 	}
 	return l
@@ -107,8 +121,8 @@ func (n *name) contended() bool {
 func (l *layout) typeOf(key string) string {
 	rest, ok := strings.CutPrefix(key, l.prefix+":{")
 	tag, rest, found := strings.Cut(rest, "}:")
-	p, err := strconv.Atoi(tag)
-	if !ok || !found || err != nil || p < 0 || p >= partitions || l.start[p] != key[:len(key)-len(rest)] {
+	p := slices.Index(tags[:], tag)
+	if !ok || !found || p < 0 {
 		return ""
 	}
 	if rest == "token" {
@@ -133,7 +147,7 @@ func (l *layout) nameOf(key string) (string, bool) {
 		return "", false
 	}
 	tag, name, ok := strings.Cut(rest, "}:lock:")
-	if !ok || tag != strconv.Itoa(partition(name)) {
+	if !ok || tag != tags[partition(name)] {
 		return "", false
 	}
 	return name, true

@@ -69,6 +69,10 @@ type Store struct {
 	hints       hints
 	slots       atomic.Bool // keys of several partitions were too many for one call
 
+	combiners [partitions]combiner // in a cluster one for each partition, else the first is for all
+	loading   chan struct{}        // full while a call sends the text of a script
+	failed    failures
+
 	wakeups *wakeups
 
 	closing   chan struct{} // closed when Close begins
@@ -126,6 +130,10 @@ func New(c rueidis.Client, opts *Options) (*Store, error) {
 		hints: hints{waiting: make(map[string]queued)}, closing: make(chan struct{}),
 	}
 	s.texts.client = s.id
+	s.loading = make(chan struct{}, 1)
+	for p := range s.combiners {
+		s.combiners[p] = combiner{client: c, probe: s.keys.start[p] + "lock:"}
+	}
 	s.wakeups = newWakeups(s)
 	return s, nil
 }
@@ -187,7 +195,9 @@ func (s *Store) ask(ctx context.Context, req store.Request, n *name) (store.Gran
 	}
 	reply, missing, err := s.runConfirmed(ctx, s.scripts.acquire, n, s.acquireArgs(req))
 	if err != nil {
-		return store.Grant{}, s.outcome(err)
+		err = s.outcome(err)
+		s.failed.note(req, err)
+		return store.Grant{}, err
 	}
 	g, err := grant(reply, req)
 	if reply.IsString() {
@@ -198,6 +208,7 @@ func (s *Store) ask(ctx context.Context, req store.Request, n *name) (store.Gran
 	switch {
 	case err != nil || !g.Held:
 	case missing != nil:
+		s.failed.note(req, missing)
 		return store.Grant{}, missing // unknown: the grant is there, and may be confirmed yet
 	default:
 		s.hints.take(req.ID) // it needs no event any more
@@ -268,6 +279,7 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 		return err
 	}
 	n := s.keys.of(ref.Name)
+	ref.Bury = s.failed.mayArrive(ref)
 	if !ref.Bury && !n.contended() {
 		switch deleted, err := s.deleteLone(ctx, n, ref.ID); {
 		case err != nil:
@@ -291,11 +303,17 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 }
 
 func (s *Store) deleteLone(ctx context.Context, n *name, id string) (deleted int64, err error) {
-	err = s.repeatNotRun(ctx, func() error {
-		deleted, err = s.client.Do(ctx, deleteLone(s.client, n, id)).AsInt64()
-		return err
-	})
-	return deleted, err
+	reply, err := s.do(ctx, n, deleteLone(s.client, n, id))
+	if notRun(err) {
+		err = s.repeatNotRun(ctx, func() error {
+			reply, err = s.do(ctx, n, deleteLone(s.client, n, id))
+			return err
+		})
+	}
+	if err != nil {
+		return 0, err
+	}
+	return reply.AsInt64()
 }
 
 func deleteLone(c rueidis.Client, n *name, id string) rueidis.Completed {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -47,7 +48,10 @@ func newScripts(listed int) *scripts {
 	}
 }
 
-type script struct{ text, sha string }
+type script struct {
+	text, sha string
+	loads     atomic.Uint64 // how often a handle has sent the text
+}
 
 var (
 	include = regexp.MustCompile(`(?m)^-- include (\w+)\.lua\n`)
@@ -92,26 +96,62 @@ const (
 	lastPause  = 100 * time.Millisecond
 )
 
-// run calls a script on one name. A server that does not know it is given its
-// text, in the same logical call.
-func (s *Store) run(ctx context.Context, sc *script, n *name, args []string) (reply rueidis.RedisMessage, err error) {
-	reply, err = s.runKeys(ctx, sc, n.keys(), args)
+// run calls a script on one name.
+func (s *Store) run(ctx context.Context, sc *script, n *name, args []string) (rueidis.RedisMessage, error) {
+	reply, err := s.runKeys(ctx, sc, n, n.keys(), args)
 	if replyIs(err, indexedReply) {
 		n.indexed.Store(true)
-		reply, err = s.runKeys(ctx, sc, n.keys(), args)
+		return s.runKeys(ctx, sc, n, n.keys(), args)
 	}
 	return reply, err
 }
 
-func (s *Store) runKeys(ctx context.Context, sc *script, keys, args []string) (reply rueidis.RedisMessage, err error) {
-	err = s.repeatNotRun(ctx, func() error {
-		reply, err = s.client.Do(ctx, sc.bySHA(s.client, keys, args)).ToMessage()
-		if replyIs(err, "NOSCRIPT") {
-			reply, err = s.client.Do(ctx, sc.byText(s.client, keys, args)).ToMessage()
-		}
-		return err
-	})
+// runKeys calls a script on keys of the partition of n. While the server cannot run
+// it, it is called again until ctx ends.
+func (s *Store) runKeys(ctx context.Context, sc *script, n *name, keys, args []string) (rueidis.RedisMessage, error) {
+	reply, err := s.call(ctx, sc, n, keys, args)
+	if notRun(err) {
+		err = s.repeatNotRun(ctx, func() error {
+			reply, err = s.call(ctx, sc, n, keys, args)
+			return err
+		})
+	}
 	return reply, err
+}
+
+// call calls a script once. A server that does not know it is given its text, in
+// the same logical call.
+func (s *Store) call(ctx context.Context, sc *script, n *name, keys, args []string) (rueidis.RedisMessage, error) {
+	loads := sc.loads.Load()
+	reply, err := s.do(ctx, n, sc.bySHA(s.client, keys, args))
+	for replyIs(err, "NOSCRIPT") {
+		// One call sends the text. The others wait for it, and send the digest again.
+		select {
+		case s.loading <- struct{}{}:
+		case <-ctx.Done():
+			return reply, ctx.Err()
+		}
+		if now := sc.loads.Load(); now != loads {
+			<-s.loading
+			loads = now
+			reply, err = s.do(ctx, n, sc.bySHA(s.client, keys, args))
+			continue
+		}
+		reply, err = s.do(ctx, n, sc.byText(s.client, keys, args))
+		sc.loads.Add(1)
+		<-s.loading
+	}
+	return reply, err
+}
+
+// do sends a command about keys of the partition of n, with others that are on
+// their way to the same server.
+func (s *Store) do(ctx context.Context, n *name, command rueidis.Completed) (rueidis.RedisMessage, error) {
+	p := 0
+	if s.client.Mode() == rueidis.ClientModeCluster {
+		p = n.partition
+	}
+	return s.combiners[p].do(ctx, command)
 }
 
 // repeatNotRun repeats a call that the server certainly did not run because it
