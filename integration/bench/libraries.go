@@ -64,6 +64,8 @@ var libraries = []library{
 	{id: "dlock-store", name: "**dlock on Redis, no local hand-over**", use: "`Options.LocalHandoffs: -1`: every turn goes through the store", module: dlockModule, server: redisServer, open: openDlockRedis(-1)},
 	{id: "redsync", name: "redsync", use: "on go-redis with its default options, as redislock; the default pauses between tries, 50 to 250 ms at random; as many tries as it takes", module: redsyncModule, server: redisServer, peer: true, sets: true, open: openRedsync(0)},
 	{id: "redsync-5ms", name: "redsync, 5 ms", use: "`WithRetryDelay` of 5 ms", module: redsyncModule, server: redisServer, peer: true, sets: true, open: openRedsync(5 * time.Millisecond)},
+	{id: "redsync-rueidis", name: "redsync on rueidis", use: "on rueidis with its default options", module: redsyncModule, server: redisServer, peer: true, sets: true, open: openRedsyncRueidis},
+	{id: "redsync-ours", name: "redsync on rueidis, our options", use: "on the client that dlock's `redis.Open` makes", module: redsyncModule, server: redisServer, peer: true, sets: true, open: openRedsyncOnOurOptions},
 	{id: "redislock", name: "redislock", use: "`LinearBackoff` of 100 ms, as in its example", module: redislockModule, server: redisServer, peer: true, open: openRedislock(100 * time.Millisecond)},
 	{id: "redislock-5ms", name: "redislock, 5 ms", use: "`LinearBackoff` of 5 ms", module: redislockModule, server: redisServer, peer: true, open: openRedislock(5 * time.Millisecond)},
 	{id: "rueidislock", name: "rueidislock", use: "as in its README for one server, with a `TryNextAfter` of a third of the lease", module: rueidisModule, server: redisServer, peer: true, open: openRueidislock},
