@@ -94,12 +94,12 @@ func TestCallsOfManyDeadSiblings(t *testing.T) {
 	lone := server.MustDo("HGETALL", redis.LockKey(held.Name))
 	for i := range number {
 		req := newRequest(1 + i)
-		req.Name, req.Owner, req.Queue, req.WaitTTL = held.Name, newRequest(1).Owner, true, 5*time.Second
+		req.Name, req.Owner, req.Queue, req.WaitTTL = held.Name, newRequest(1).Owner, true, 10*time.Second
 		if g, err := s.Acquire(t.Context(), req); err != nil || g.Position != 1+i {
 			t.Fatal(g, err)
 		}
 	}
-	time.Sleep(5 * time.Second) // time of the server, which nothing here can move
+	time.Sleep(10 * time.Second) // time of the server, which nothing here can move
 
 	server.MustDo("CONFIG", "RESETSTAT")
 	state, err := s.Inspect(t.Context(), held.Name)
