@@ -25,7 +25,7 @@ type combiner struct {
 	mu      sync.Mutex
 	used    int     // slots in use
 	waiting []*call // only while all slots are in use
-	gone    int     // of those, how many nobody waits for
+	gone    int     // of those, how many have been given up
 }
 
 // call is a command that waits to be sent, or for its reply.
@@ -82,7 +82,7 @@ func (c *combiner) leave(w *call) {
 	}
 }
 
-// take returns up to n calls that wait, and forgets those that nobody waits for.
+// take returns up to n calls that wait, and forgets those that were given up.
 // The caller holds mu.
 func (c *combiner) take(n int) (batch []*call) {
 	left := c.waiting[:0]

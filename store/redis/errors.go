@@ -30,7 +30,7 @@ var refusesNow = []string{"NOREPLICAS", "READONLY", "MISCONF", "BUSY"}
 // (rueidis follows such a redirection, but not on a dedicated connection), a
 // part of the cluster has no master, the data set is loading, a replica is cut
 // off.
-var passing = []string{"TRYAGAIN", "MOVED", "ASK", "CLUSTERDOWN", "LOADING", "MASTERDOWN"}
+var notNow = []string{"TRYAGAIN", "MOVED", "ASK", "CLUSTERDOWN", "LOADING", "MASTERDOWN"}
 
 // What it says when it did not run a call and will not run the next one either:
 // no right to, wrong password, memory full.
@@ -56,7 +56,7 @@ func foreign(text string) bool {
 	switch {
 	case hasCode(text, foreignReply, "WRONGTYPE"):
 		return true
-	case refused(text), hasCode(text, passing...), strings.Contains(text, "SCRIPT KILL"),
+	case refused(text), hasCode(text, notNow...), strings.Contains(text, "SCRIPT KILL"),
 		strings.HasPrefix(text, "Script attempted to "): // a key that moves to another node; half of it may be done
 		return false
 	}
@@ -85,7 +85,7 @@ func hasCode(text string, codes ...string) bool {
 
 // notRun: the server certainly did not run the call, and may do so soon. Or
 // rueidis knows no server for the slot and has not sent it.
-func notRun(err error) bool { return replyIs(err, passing...) || errors.Is(err, rueidis.ErrNoSlot) }
+func notRun(err error) bool { return replyIs(err, notNow...) || errors.Is(err, rueidis.ErrNoSlot) }
 
 // outcome turns what rueidis returned into what the contract says: a sentinel
 // for "certainly not", anything else for unknown. The text of a reply is kept;

@@ -42,9 +42,9 @@ func TryChannels(ctx context.Context, s *Store, name string) error {
 
 // Hints is how many requests s keeps in mind, because their grants may be pushed.
 func Hints(s *Store) int {
-	s.hints.mu.Lock()
-	defer s.hints.mu.Unlock()
-	return len(s.hints.waiting)
+	s.queuedHere.mu.Lock()
+	defer s.queuedHere.mu.Unlock()
+	return len(s.queuedHere.waiting)
 }
 
 // PartitionSlots are the slots of the partitions.

@@ -66,7 +66,7 @@ type Store struct {
 
 	replicas    int
 	replicaWait time.Duration
-	hints       hints
+	queuedHere  queuedHere
 	slots       atomic.Bool // keys of several partitions were too many for one call
 
 	combiners [partitions]combiner // in a cluster one for each partition, else the first is for all
@@ -91,15 +91,17 @@ var (
 // defaults. An error says which option is invalid. New sends nothing; see
 // [Store.Check] for what it might find.
 //
-// Nothing is assumed of the client's options, but three: cluster, sentinel, RESP2,
-// retries and several connections per node all work. With MinReplicas AlwaysPipelining
-// must be false, because rueidis panics when a server begins to be busy, or to refuse
-// writes, in the moment in which a pipelined connection is given back. ConnLifetime must be 0, because
-// rueidis repeats a call whose connection's life ended, and a copy that arrives late
-// may be granted to nobody. BlockingPoolSize must leave room beside what else the
-// client does: of each node, the store keeps one connection for wake-ups and, with
-// MinReplicas, takes one for each call under way. The client stays the caller's. Close
-// it after the store, not before.
+// The client may have any options (cluster, sentinel, RESP2, retries, several
+// connections per node), but for these:
+//
+//   - ConnLifetime must be 0: rueidis repeats a call whose connection reached its
+//     lifetime, and a copy of a request that arrives late may be granted.
+//   - With MinReplicas, AlwaysPipelining must be false: rueidis panics if a server
+//     refuses commands while a pipelined connection is given back.
+//   - BlockingPoolSize must leave room beside other uses. Of each node, the store keeps
+//     one connection for wake-ups and, with MinReplicas, one for each call under way.
+//
+// The client stays the caller's. Close it after the store, not before.
 func New(c rueidis.Client, opts *Options) (*Store, error) {
 	if c == nil {
 		return nil, fmt.Errorf("redis: the client is nil")
@@ -127,7 +129,7 @@ func New(c rueidis.Client, opts *Options) (*Store, error) {
 	s := &Store{
 		client: c, keys: newLayout(o.Prefix), scripts: defaultScripts(), id: newID(),
 		replicas: o.MinReplicas, replicaWait: o.ReplicaTimeout,
-		hints: hints{waiting: make(map[string]queued)}, closing: make(chan struct{}),
+		queuedHere: queuedHere{waiting: make(map[string]queued)}, closing: make(chan struct{}),
 	}
 	s.texts.client = s.id
 	s.loading = make(chan struct{}, 1)
@@ -173,8 +175,8 @@ func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, er
 	if heard == nil {
 		return g, nil
 	}
-	// The grant may have been pushed before anybody listened: ask again when
-	// somebody does.
+	// The grant may have been pushed before this handle subscribed: ask again
+	// when it has.
 	select {
 	case <-heard:
 		again, err := s.ask(ctx, req, n)
@@ -191,7 +193,7 @@ func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, er
 // ask runs the acquire script once.
 func (s *Store) ask(ctx context.Context, req store.Request, n *name) (store.Grant, error) {
 	if s.replicas > 0 && req.Queue {
-		s.hints.note(req)
+		s.queuedHere.note(req)
 	}
 	reply, missing, err := s.runConfirmed(ctx, s.scripts.acquire, n, s.acquireArgs(req))
 	if err != nil {
@@ -211,7 +213,7 @@ func (s *Store) ask(ctx context.Context, req store.Request, n *name) (store.Gran
 		s.failed.note(req, missing)
 		return store.Grant{}, missing // unknown: the grant is there, and may be confirmed yet
 	default:
-		s.hints.take(req.ID) // it needs no event any more
+		s.queuedHere.take(req.ID) // it needs no event any more
 	}
 	return g, err
 }

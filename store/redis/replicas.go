@@ -50,7 +50,7 @@ func (s *Store) sendConfirmed(ctx context.Context, sc *script, keys, args []stri
 	n, unanswered := answers[1].AsInt64()
 	if err != nil || unanswered != nil {
 		// Not given back: rueidis cleans a pipelined connection by commands then, and any may
-		// be one. It panics if the server refuses them, and waits for it without end.
+		// be one. It panics if the server refuses them, and its wait has no bound.
 		c.Close()
 	} else {
 		giveBack()
@@ -96,8 +96,8 @@ func (s *Store) dedicate(ctx context.Context) (c rueidis.DedicatedClient, giveBa
 // replica. With MinReplicas it is therefore only a hint: it is written once more
 // and confirmed before its waiter hears of it.
 
-// hints are the requests that are queued, or about to be, through this handle.
-type hints struct {
+// queuedHere are the requests that are queued, or about to be, through this handle.
+type queuedHere struct {
 	mu      sync.Mutex
 	waiting map[string]queued // by id
 }
@@ -109,10 +109,9 @@ type queued struct {
 }
 
 // note remembers a request that may be queued, before it is sent: its event may
-// overtake the answer. It drops what is dead among two
-// others, which the map picks at random, so that requests that nobody asks for
-// again do not pile up.
-func (h *hints) note(req store.Request) {
+// overtake the answer. It looks at two other entries, which the map picks at random,
+// and drops those whose place is dead. So requests that are not repeated do not pile up.
+func (h *queuedHere) note(req store.Request) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now, looked := time.Now(), 0
@@ -128,7 +127,7 @@ func (h *hints) note(req store.Request) {
 }
 
 // take returns the request of an id and forgets it.
-func (h *hints) take(id string) (queued, bool) {
+func (h *queuedHere) take(id string) (queued, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	q, ok := h.waiting[id]
@@ -140,7 +139,7 @@ func (h *hints) take(id string) (queued, bool) {
 // again by itself, and is told when they have. It is not given up here: an ask of the
 // same id may be under way, and confirmed.
 func (s *Store) confirm(ctx context.Context, e store.Event) {
-	q, ok := s.hints.take(e.ID)
+	q, ok := s.queuedHere.take(e.ID)
 	if !ok {
 		return
 	}

@@ -156,7 +156,7 @@ func (s *Store) do(ctx context.Context, n *name, command rueidis.Completed) (rue
 
 // repeatNotRun repeats a call that the server certainly did not run because it
 // cannot just now, until ctx ends. Nothing else is ever sent twice: a copy that
-// arrives late could be granted when nobody wants it any more.
+// arrives after its release could be granted.
 func (s *Store) repeatNotRun(ctx context.Context, call func() error) error {
 	pause := firstPause
 	for {

@@ -1,4 +1,4 @@
--- confirm: write again that an id is a hold, so that a WAIT behind it speaks of that.
+-- confirm: write a hold once more, so that a WAIT behind this counts the replicas that have it.
 --
 -- KEYS  1 token counter of the partition; 2 lock of the name, 3 its order if it is indexed
 -- ARGV  1 id, 2 ms
