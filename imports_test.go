@@ -18,6 +18,8 @@ func TestImports(t *testing.T) {
 		"":              {wheel},
 		"/store":        nil,
 		"/store/memory": nil,
+		"/store/model":  nil,
+		"/store/kv":     nil,
 		"/store/quorum": nil,
 		"/store/redis":  {rueidis, "golang.org/x/sys"},
 		"/store/etcd": { // the client and what it brings
