@@ -24,16 +24,32 @@ func TestConformance(t *testing.T) {
 					b := with(&backend{table: newTable()})
 					return handle{open(t, b, nil), b, t}
 				},
-				Plant: func(t testing.TB, s store.Store, name string) { plant(s.(handle).backend, name) },
+				Stall: func(_ testing.TB, s store.Store) (resume func()) {
+					lock := tableOf(s).lock
+					lock <- struct{}{}
+					return func() { <-lock }
+				},
+				Footprint: func(s store.Store) int {
+					table := tableOf(s)
+					table.lock <- struct{}{}
+					defer func() { <-table.lock }()
+					return len(table.values)
+				},
+				Plant: func(_ testing.TB, s store.Store, name string) {
+					tableOf(s).values[name] = []byte("a value of another program")
+				},
 			})
 		})
 	}
 }
 
-// plant puts a value of another program at a name.
-func plant(b kv.Backend, name string) {
-	if n, ok := b.(notifying); ok {
-		b = n.backend
+// tableOf returns the table behind a handle.
+func tableOf(s store.Store) *table {
+	switch b := s.(handle).backend.(type) {
+	case notifying:
+		return b.table
+	case *backend:
+		return b.table
 	}
-	b.(*backend).values[name] = []byte("a value of another program")
+	return nil
 }
