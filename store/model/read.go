@@ -84,3 +84,15 @@ func (r *Record) Hold(id string) (token uint64, short int, ok bool) {
 	}
 	return 0, 0, false
 }
+
+// Covers says whether a hold that is live at that present has the token, or has
+// reserved it with its own.
+func (r *Record) Covers(now time.Duration, token uint64) bool {
+	for i := range r.holds {
+		h := &r.holds[i]
+		if h.deadline > now && h.token <= token && token-h.token < uint64(max(h.tokens-h.short, 1)) {
+			return true
+		}
+	}
+	return false
+}
