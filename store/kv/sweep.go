@@ -68,3 +68,10 @@ func (s *Store) sweepAll() {
 	defer s.mu.Unlock()
 	s.sweep.kept, s.sweep.running = kept, false
 }
+
+// Created tells the Store of records that its backend made by itself, so that
+// they are swept in time when their clients die.
+func (s *Store) Created(n int) { s.added(n) }
+
+// Handle is the name of this handle in records and messages.
+func (s *Store) Handle() string { return s.id }

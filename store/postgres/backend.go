@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dlock-go/dlock/store/kv"
+	"github.com/dlock-go/dlock/store/model"
 )
 
 // span is how many tokens one value of the sequence stands for, so that a
@@ -33,6 +35,7 @@ type backend struct {
 	key     string // what the keys of advisory locks depend on
 
 	lockOne, lockAll, readOne, readAll, clock, write, remove, names, sweep string
+	insert, drop, prolong                                                  string
 
 	mu     sync.Mutex
 	closed bool
@@ -49,11 +52,19 @@ func newBackend(pool *pgxpool.Pool, o Options) (*backend, error) {
 
 		lockOne: "SELECT pg_advisory_xact_lock($1)",
 		lockAll: "SELECT pg_advisory_xact_lock(key) FROM unnest($1::bigint[]) AS key",
-		readOne: "SELECT name, value FROM " + table + " WHERE name = $1 FOR UPDATE",
-		readAll: "SELECT name, value FROM " + table + " WHERE name = ANY($1) ORDER BY name FOR UPDATE",
+		readOne: "SELECT " + columns + " FROM " + table + " WHERE name = $1 FOR UPDATE",
+		readAll: "SELECT " + columns + " FROM " + table + " WHERE name = ANY($1) ORDER BY name FOR UPDATE",
 		clock:   "SELECT clock_timestamp(), nextval('" + sequence(table) + "')",
+		insert: "WITH locked AS MATERIALIZED (SELECT pg_advisory_xact_lock($1))" +
+			" INSERT INTO " + table + " (name, value, expires, lone, token, short)" +
+			" SELECT $2, $3, clock_timestamp() + $4 * interval '1 microsecond', $5, (nextval('" + sequence(table) + "') - 1) * " + strconv.Itoa(span) + " + 1, $6 FROM locked" +
+			" ON CONFLICT (name) DO NOTHING RETURNING token",
+		drop: "DELETE FROM " + table + " WHERE name = $1 AND lone = $2 AND expires > clock_timestamp()",
+		prolong: "UPDATE " + table + " AS t SET expires = clock_timestamp() + u.lease * interval '1 microsecond'" +
+			" FROM unnest($1::bytea[], $2::bytea[], $3::bigint[]) AS u(name, id, lease)" +
+			" WHERE t.name = u.name AND t.lone = u.id AND t.expires > clock_timestamp() RETURNING t.lone",
 		write: "INSERT INTO " + table + " (name, value, expires) SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::timestamptz[])" +
-			" ON CONFLICT (name) DO UPDATE SET value = excluded.value, expires = excluded.expires",
+			" ON CONFLICT (name) DO UPDATE SET value = excluded.value, expires = excluded.expires, lone = NULL",
 		remove: "DELETE FROM " + table + " WHERE name = ANY($1)",
 		names:  "SELECT name FROM " + table,
 		sweep: "DELETE FROM " + table + " WHERE name IN (SELECT name FROM " + table +
@@ -139,11 +150,11 @@ func (b *backend) read(ctx context.Context, conn *pgxpool.Conn, names []string) 
 		return nil, err
 	}
 	for rows.Next() {
-		var name, value []byte
-		if err := rows.Scan(&name, &value); err != nil {
+		name, value, err := scan(rows)
+		if err != nil {
 			return nil, err
 		}
-		if i := slices.Index(names, string(name)); i >= 0 {
+		if i := slices.Index(names, name); i >= 0 {
 			records[i].Value = value
 		}
 	}
@@ -161,6 +172,27 @@ func (b *backend) read(ctx context.Context, conn *pgxpool.Conn, names []string) 
 		records[i].Limit = uint64(drawn) * span
 	}
 	return records, results.Close()
+}
+
+// columns are what scan reads.
+const columns = "name, value, expires, lone, token, short"
+
+// scan reads a row. The record of a lone hold is put together from its columns.
+func scan(row pgx.Row) (name string, value []byte, err error) {
+	var key, lone []byte
+	var expires time.Time
+	var token int64
+	var short int
+	if err := row.Scan(&key, &value, &expires, &lone, &token, &short); err != nil {
+		return "", nil, err
+	}
+	if lone != nil {
+		whole, err := model.CompleteHold(value, uint64(token), short, time.Duration(expires.UnixNano()))
+		if err == nil { // else kv says what it is
+			value = whole
+		}
+	}
+	return string(key), value, nil
 }
 
 // commit writes what changed and ends the transaction.

@@ -52,12 +52,11 @@ func guard(ctx context.Context, tx pgx.Tx, hold Hold, table string) error {
 		return errors.New("postgres: Guard needs a transaction and a hold")
 	}
 	work := &pgx.Batch{}
-	work.Queue("SELECT value FROM "+table+" WHERE name = $1 FOR SHARE", []byte(hold.Name()))
+	work.Queue("SELECT "+columns+" FROM "+table+" WHERE name = $1 FOR SHARE", []byte(hold.Name()))
 	work.Queue("SELECT clock_timestamp()") // after the wait for the row
 	results := tx.SendBatch(ctx, work)
 	defer results.Close()
-	var value []byte
-	err := results.QueryRow().Scan(&value)
+	_, value, err := scan(results.QueryRow())
 	if errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("postgres: guard: %w", store.ErrLost)
 	}

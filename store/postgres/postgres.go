@@ -56,6 +56,9 @@ type Options struct {
 type Store struct {
 	*kv.Store
 	backend *backend
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	busy    busy
 }
 
 var (
@@ -126,7 +129,9 @@ func open(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Store, error
 	if err != nil {
 		return nil, err
 	}
-	return &Store{inner, b}, nil
+	s := &Store{Store: inner, backend: b}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s, nil
 }
 
 // look checks the server's version and that the table can be read.
