@@ -86,6 +86,7 @@ func (l *listener) connect(ctx context.Context) (*pgx.Conn, error) {
 		config = l.b.pool.Config().ConnConfig
 	}
 	config = config.Copy()
+	config.OnNotification = nil // a config of another connection has that one's
 	config.RuntimeParams["application_name"] = "dlock listener"
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {

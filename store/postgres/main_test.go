@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -85,7 +86,7 @@ func one(t testing.TB, url, sql string, args ...any) (n int) {
 
 func request(name string, n int, queue bool) store.Request {
 	return store.Request{
-		Name: name, Owner: fmt.Sprintf("owner-%d", n), ID: fmt.Sprintf("%032x", n), Queue: queue,
+		Name: name, Owner: fmt.Sprintf("owner-%d", n), ID: fmt.Sprintf("%06x%026x", n, n), Queue: queue,
 		TTL: lease, WaitTTL: lease, Tokens: 1,
 	}
 }
@@ -147,4 +148,10 @@ func await(t testing.TB, what string, ok func() bool) {
 			t.Fatalf("not true after 20 s: %s", what)
 		}
 	}
+}
+
+// database is the name of the database in which the table is.
+func (s *site) database() string {
+	name, _, _ := strings.Cut(s.url[strings.LastIndex(s.url, "/")+1:], "?")
+	return name
 }
