@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -78,6 +79,18 @@ func TestMigrate(t *testing.T) {
 	}
 	if sql, err := postgres.Schema(""); err != nil || !strings.Contains(sql, `"dlock_locks_token"`) {
 		t.Errorf("Schema: got %q, %v", sql, err)
+	}
+}
+
+// TestDocument: docs/postgres.md has the SQL of Schema.
+func TestDocument(t *testing.T) {
+	document, err := os.ReadFile("../../docs/postgres.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sql, err := postgres.Schema("")
+	if err != nil || !strings.Contains(string(document), "```sql\n"+sql+"```") {
+		t.Errorf("docs/postgres.md does not have\n%s", sql)
 	}
 }
 
