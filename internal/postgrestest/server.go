@@ -94,7 +94,7 @@ func (s *Server) Stop() {
 	if s.running == nil || s.running.Ended() {
 		return
 	}
-	s.running.Resume()
+	s.Resume()
 	s.running.Cmd.Process.Signal(syscall.SIGINT)
 	select {
 	case <-s.running.Done:
@@ -107,6 +107,25 @@ func (s *Server) Stop() {
 func (s *Server) Crash() {
 	s.running.Cmd.Process.Signal(syscall.SIGQUIT)
 	<-s.running.Done
+}
+
+// Pause stops all processes of the server with SIGSTOP, Resume lets them go on.
+func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
+
+// Resume lets a paused server go on.
+func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
+
+// signal sends a signal to the server and to the processes that it started. The
+// server first: it starts no more of them then.
+func (s *Server) signal(sig syscall.Signal) {
+	pid := s.running.Cmd.Process.Pid
+	syscall.Kill(pid, sig)
+	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	for child := range strings.FieldsSeq(string(children)) {
+		if n, err := strconv.Atoi(child); err == nil {
+			syscall.Kill(n, sig)
+		}
+	}
 }
 
 // URL returns the URL of a new, empty database.
