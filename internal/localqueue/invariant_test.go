@@ -30,7 +30,7 @@ func (c *caller) follower(p *Place) *Waiter {
 
 // servable reports whether w, at the front, can take a hold of that kind.
 func (c *caller) servable(w *Waiter, kind Kind) bool {
-	return w.Kind == kind && !kind.Alone && !(w.State == Asking && w.Place.Phase == Inline)
+	return *w.Kind == kind && !kind.Alone && !(w.State == Asking && w.Place.Phase == Inline)
 }
 
 // note brings the list of live places up to date, and what was told about them.
@@ -125,7 +125,7 @@ func (c *caller) checkPlaces() {
 		switch {
 		case p.Phase == Gone:
 			c.wrong("waiter %v relies on a place that has gone", w.Value)
-		case p.Mode != w.Mode || p.Kind != w.Kind:
+		case p.Mode != w.Mode || *p.Kind != *w.Kind:
 			c.wrong("waiter %v relies on a place of another mode or kind", w.Value)
 		case (w.State == Asking) != (p.asker == w):
 			c.wrong("waiter %v is %v, and its call asks is %v", w.Value, w.State, p.asker == w)
@@ -148,7 +148,7 @@ func (c *caller) checkPlaces() {
 // checkShared checks that waiters of one kind cost one request for each mode.
 func (c *caller) checkShared() {
 	for _, w := range c.waiters {
-		if w.Kind != c.waiters[0].Kind || w.Kind.Alone {
+		if *w.Kind != *c.waiters[0].Kind || w.Kind.Alone {
 			return
 		}
 	}
@@ -180,14 +180,14 @@ func (c *caller) checkAnswers() {
 				readers = append(readers, w)
 			}
 		}
-		if w := c.q.Servable(kind); w != nil {
+		if w := c.q.Servable(&kind); w != nil {
 			got = append(got, w)
 		}
 		if !slices.Equal(got, writers) {
 			c.wrong("Servable(%v) is %v, want %v", kind, got, writers)
 		}
 		got = nil
-		c.q.Readers(kind, func(w *Waiter) { got = append(got, w) })
+		c.q.Readers(&kind, func(w *Waiter) { got = append(got, w) })
 		if !slices.Equal(got, readers) {
 			c.wrong("Readers(%v) are %v, want %v", kind, got, readers)
 		}

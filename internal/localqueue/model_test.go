@@ -87,7 +87,7 @@ type caller struct {
 func newCaller(who []profile) *caller {
 	c := &caller{told: make(map[*Place]bool), gone: &Place{Phase: Gone}}
 	for i, p := range who {
-		c.waiters = append(c.waiters, &Waiter{Mode: p.mode, Kind: p.kind, Value: i})
+		c.waiters = append(c.waiters, &Waiter{Mode: p.mode, Kind: &p.kind, Value: i})
 	}
 	return c
 }
@@ -137,7 +137,7 @@ func (c *caller) events() (list []event) {
 	add(grant, len(c.live), 1)
 	add(fail, len(c.live), 0, 2)
 	for i, kind := range kinds {
-		if slices.ContainsFunc(c.waiters, func(w *Waiter) bool { return w.Kind == kind }) {
+		if slices.ContainsFunc(c.waiters, func(w *Waiter) bool { return *w.Kind == kind }) {
 			add(handOver, i, 0)
 			add(share, i, 1, len(c.waiters))
 		}
@@ -171,7 +171,11 @@ func (c *caller) apply(e event) {
 	case fail:
 		c.fail(c.place(e.n), failures[e.arg])
 	case discard:
-		c.q.Discard(c.place(e.n))
+		p := c.place(e.n)
+		c.q.Discard(p)
+		if p.Phase != Gone {
+			c.wrong("a place that was discarded is in phase %d", p.Phase)
+		}
 	case handOver:
 		c.handOver(kinds[e.n])
 	case share:
@@ -250,7 +254,7 @@ func (c *caller) serve(w *Waiter) {
 }
 
 func (c *caller) handOver(kind Kind) {
-	if w := c.q.Servable(kind); w != nil {
+	if w := c.q.Servable(&kind); w != nil {
 		if w.Mode != store.Exclusive || !c.servable(w, kind) {
 			c.wrong("waiter %v cannot take a writer's hold of kind %v", w.Value, kind)
 		}
@@ -259,7 +263,7 @@ func (c *caller) handOver(kind Kind) {
 }
 
 func (c *caller) share(kind Kind, most int) {
-	c.q.Readers(kind, func(w *Waiter) {
+	c.q.Readers(&kind, func(w *Waiter) {
 		if w.Mode != store.Shared || !c.servable(w, kind) {
 			c.wrong("waiter %v cannot take a reader's hold of kind %v", w.Value, kind)
 		}

@@ -48,7 +48,7 @@ func TestDiscard(t *testing.T) {
 // Detach has the asker follow its own place, which goes on in the background.
 func TestDetach(t *testing.T) {
 	var q Queue
-	first, second := Waiter{Mode: store.Shared}, Waiter{Mode: store.Shared}
+	first, second := Waiter{Mode: store.Shared, Kind: &kindA}, Waiter{Mode: store.Shared, Kind: &kindA}
 	q.Join(&first)
 	q.Join(&second)
 	p := first.Place
@@ -69,9 +69,9 @@ func TestDetach(t *testing.T) {
 func TestPlaceOfAWaiter(t *testing.T) {
 	for _, x := range profiles {
 		var q Queue
-		w := Waiter{Mode: x.mode, Kind: x.kind}
+		w := Waiter{Mode: x.mode, Kind: &x.kind}
 		q.Join(&w)
-		if p := w.Place; p.Mode != x.mode || p.Kind != x.kind || p.Phase != Unsent || !p.Wanted() {
+		if p := w.Place; p.Mode != x.mode || *p.Kind != x.kind || p.Phase != Unsent || !p.Wanted() {
 			t.Errorf("%v: the place is %+v", x, p)
 		}
 		if got := q.Follower(w.Place); got != &w {
@@ -83,7 +83,7 @@ func TestPlaceOfAWaiter(t *testing.T) {
 // A second place of a waiter does not overwrite the first, whose reply may come late.
 func TestPlacesOfAWaiterDiffer(t *testing.T) {
 	var q Queue
-	w := Waiter{Mode: store.Exclusive}
+	w := Waiter{Mode: store.Exclusive, Kind: &kindA}
 	q.Join(&w)
 	first := w.Place
 	first.Phase, first.Value = Inline, "first"

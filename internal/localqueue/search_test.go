@@ -19,7 +19,7 @@ func (c *caller) key() string {
 		if c.q.shared[p.Mode] == p {
 			shared = 's'
 		}
-		return append(k, byte(p.Phase), byte(p.Mode), byte(slices.Index(kinds, p.Kind)), shared)
+		return append(k, byte(p.Phase), byte(p.Mode), byte(slices.Index(kinds, *p.Kind)), shared)
 	}
 	for _, w := range c.waiters {
 		if w.State != Waiting && w.State != Following && w.State != Asking {

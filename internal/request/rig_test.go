@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,11 +66,9 @@ func (r *rig) request(name string) *request.Request {
 // answers has the store answer the first Acquire, the second one and so on. The last
 // answer is repeated.
 func (r *rig) answers(list ...func(ctx context.Context, req store.Request) (store.Grant, error)) {
-	n := 0
+	var n atomic.Int64
 	r.spy.OnAcquire(func(ctx context.Context, req store.Request) (store.Grant, error) {
-		answer := list[min(n, len(list)-1)]
-		n++
-		return answer(ctx, req)
+		return list[min(int(n.Add(1)), len(list))-1](ctx, req)
 	})
 }
 
@@ -108,28 +109,58 @@ type outcome struct {
 	calls int
 }
 
-// poll goes on with q from answer. The outcome is complete when the bubble is idle.
-func (r *rig) poll(q *request.Request, answer request.Answer) *outcome {
-	o, began := new(outcome), time.Now()
-	q.Poll(answer, o.take(began))
-	return o
+// told collects an outcome.
+type told struct {
+	mu   sync.Mutex
+	what outcome
 }
 
-func (o *outcome) take(began time.Time) func(request.Answer) {
+func (o *told) get() outcome {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.what
+}
+
+// take returns what to give to Poll or Start.
+func (o *told) take() func(request.Answer) {
+	began := time.Now()
 	return func(a request.Answer) {
-		o.Answer, o.after = a, time.Since(began)
-		o.calls++
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.what = outcome{a, time.Since(began), o.what.calls + 1}
 	}
 }
 
-// releases records what is released.
-func (r *rig) releases(answer func(n int) error) *[]store.Ref {
-	var list []store.Ref
+// poll goes on with q from answer.
+func (r *rig) poll(q *request.Request, answer request.Answer) *told {
+	o := new(told)
+	q.Poll(answer, o.take())
+	return o
+}
+
+// released is what the store was asked to release.
+type released struct {
+	mu   sync.Mutex
+	list []store.Ref
+}
+
+func (l *released) all() []store.Ref {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.list)
+}
+
+// releases records what is released. The answer depends on how many there were.
+func (r *rig) releases(answer func(n int) error) *released {
+	l := new(released)
 	r.spy.OnRelease(func(_ context.Context, ref store.Ref) error {
-		list = append(list, ref)
-		return answer(len(list))
+		l.mu.Lock()
+		l.list = append(l.list, ref)
+		n := len(l.list)
+		l.mu.Unlock()
+		return answer(n)
 	})
-	return &list
+	return l
 }
 
 func succeed(int) error { return nil }

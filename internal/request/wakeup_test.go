@@ -22,11 +22,11 @@ func TestEventOvertakesTheAnswer(t *testing.T) {
 		assert.Equal(t, request.Queued, a.Outcome)
 		o := r.poll(q, a)
 		synctest.Wait()
-		assert.Equal(t, 1, o.calls)
-		assert.Equal(t, request.Granted, o.Outcome)
-		assert.Equal(t, uint64(7), o.Grant.Token)
-		assert.True(t, o.Grant.Pushed)
-		assert.Zero(t, o.after)
+		assert.Equal(t, 1, o.get().calls)
+		assert.Equal(t, request.Granted, o.get().Outcome)
+		assert.Equal(t, uint64(7), o.get().Grant.Token)
+		assert.Equal(t, waitTTL-request.Margin(waitTTL), time.Until(o.get().Grant.Deadline), "the lease of a promotion")
+		assert.Zero(t, o.get().after)
 		assert.EqualValues(t, 1, r.spy.Acquires.Load())
 	})
 }
@@ -41,8 +41,8 @@ func TestTwoEventsOvertakeTheAnswer(t *testing.T) {
 		q := r.request("m")
 		o := r.poll(q, q.Send(r.t.Context()))
 		synctest.Wait()
-		assert.Equal(t, request.Granted, o.Outcome)
-		assert.Equal(t, uint64(7), o.Grant.Token)
+		assert.Equal(t, request.Granted, o.get().Outcome)
+		assert.Equal(t, uint64(7), o.get().Grant.Token)
 	})
 }
 
@@ -58,11 +58,11 @@ func TestForgottenEventCostsRetry(t *testing.T) {
 		q := r.request("m")
 		o := r.poll(q, q.Send(r.t.Context()))
 		synctest.Wait()
-		assert.Zero(t, o.calls)
+		assert.Zero(t, o.get().calls)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		assert.Equal(t, request.Granted, o.Outcome)
-		assert.Equal(t, time.Second, o.after)
+		assert.Equal(t, request.Granted, o.get().Outcome)
+		assert.Equal(t, time.Second, o.get().after)
 	})
 }
 
@@ -84,8 +84,8 @@ func TestResetMakesARequestAskAgain(t *testing.T) {
 				}
 				time.Sleep(20 * time.Millisecond)
 				synctest.Wait()
-				assert.Equal(t, request.Granted, o.Outcome)
-				assert.Equal(t, 1, o.calls)
+				assert.Equal(t, request.Granted, o.get().Outcome)
+				assert.Equal(t, 1, o.get().calls)
 			})
 		})
 	}
@@ -108,9 +108,8 @@ func TestGrantAndResetTogether(t *testing.T) {
 				}
 				time.Sleep(20 * time.Millisecond)
 				synctest.Wait()
-				assert.Equal(t, 1, o.calls)
-				assert.Equal(t, uint64(3), o.Grant.Token)
-				assert.True(t, o.Grant.Pushed)
+				assert.Equal(t, 1, o.get().calls)
+				assert.Equal(t, uint64(3), o.get().Grant.Token)
 				assert.EqualValues(t, 1, r.spy.Acquires.Load())
 			})
 		})
@@ -133,7 +132,7 @@ func TestEventsAreBounded(t *testing.T) {
 		r.spy.Recover()
 		r.releases(succeed)
 		q.Abandon()
-		assert.Zero(t, o.calls)
+		assert.Zero(t, o.get().calls)
 	})
 }
 
