@@ -1,6 +1,6 @@
 // Package dlock replaces [sync.Mutex] and [sync.RWMutex] with locks that hold
-// between processes, over a store: Redis, etcd, a quorum of independent servers, or
-// memory for tests and single processes.
+// between processes. A store keeps them: Redis, etcd, a quorum of independent
+// servers, or memory for tests and single processes.
 //
 //	client, err := dlock.New(memory.New(), nil)
 //	...
@@ -12,20 +12,20 @@
 //
 // A hold is a lease at the store. The client renews it for as long as it is held. A
 // hold can still be lost: the store cannot be reached for too long, or has lost its
-// data. Then the holder is told before the store could grant the lock to anyone
-// else: Hold.Done closes, the context of Do is cancelled, and Options.OnLost is
-// called. The client keeps a margin of 1 % + 2 ms between the end of a hold and the
-// end of its lease, for clocks that run at different rates.
+// data. Then the holder is told before the store can grant the lock to another
+// owner. Hold.Done closes, the context of Do is cancelled, and Options.OnLost is
+// called. A hold ends here by a margin of 1 % + 2 ms before its lease ends at the
+// store, since clocks run at different rates.
 //
 // No lock service can stop a process that was paused for longer than its lease
-// from going on where it was. Where that matters, send Hold.Token with each access
-// to the resource, and let the resource refuse tokens lower than the highest it has
-// seen. Package fence shows how.
+// from going on where it was. Where that matters, send a token with each access to
+// the resource: [Hold.Token], or [TokenFor] inside Do. Let the resource refuse tokens
+// lower than the highest it has seen. Package fence shows how.
 //
 // # Reentrancy
 //
-// Locks nest by owner, and the context carries the owner: Do, and Hold.Context,
-// hand it to what is called inside. See [Owner] for taking it across processes.
+// Locks nest by owner, and the context carries the owner: the contexts of Do and of
+// Hold.Context have it. See [Owner] for taking it across processes.
 // Goroutine ids play no part: two goroutines with one context are one owner.
 //
 // # Waiting
@@ -91,16 +91,16 @@ func New(s store.Store, opts *Options) (*Client, error) {
 	return c, nil
 }
 
-// Mutex returns the lock of that name. It excludes everyone else's Mutex and RWMutex
-// of the same name. Mutex makes no call; a bad name or option surfaces when the lock
-// is used. The value is cheap, and any number may exist for one name, but Unlock
-// belongs to the value that was locked.
+// Mutex returns the lock with this name. It excludes the holders of every other Mutex
+// and RWMutex with the same name. Mutex makes no call of the store; calls of the lock
+// return the error of a bad name or option. The value is cheap, and any number may
+// exist for one name, but Unlock belongs to the value that was locked.
 func (c *Client) Mutex(name string, opts ...LockOption) *Mutex {
 	return &Mutex{c.locker(c.config(name, opts), store.Exclusive)}
 }
 
-// RWMutex returns the readers' and writers' lock of that name. It shares the
-// name with Mutex, which is its writers' side. All that is said of Mutex holds.
+// RWMutex returns the lock with this name for readers and writers. A Mutex with the
+// same name is its writer's side. All that is said of Mutex holds.
 func (c *Client) RWMutex(name string, opts ...LockOption) *RWMutex {
 	cfg := c.config(name, opts)
 	return &RWMutex{write: c.locker(cfg, store.Exclusive), read: c.locker(cfg, store.Shared)}
@@ -110,15 +110,16 @@ func (c *Client) locker(cfg *lockConfig, mode store.Mode) locker {
 	return locker{client: c, config: cfg, mode: mode, owners: new(sharedLists)}
 }
 
-// Close ends the client. Calls that wait return ErrClosed, and later calls do
-// so at once. What is held is released: its handles end with an error that
-// matches ErrNotHeld and ErrClosed, their contexts are cancelled. Close returns
-// when the store has confirmed all that, or after twice StoreTimeout (plus the
-// time that the store takes to return from calls that are cut off): then it
-// returns an *Error with ErrUnavailable, and what was not confirmed is left to
-// its lease. Nothing of the client runs afterwards but OnLost callbacks and
+// Close ends the client. Calls that wait return ErrClosed, and later calls return it
+// at once. Holds are released: their handles end with an error that matches
+// ErrNotHeld and ErrClosed, and their contexts are cancelled.
+//
+// Close returns when the store has confirmed the releases, or after twice
+// StoreTimeout. Then it returns an *Error with ErrUnavailable, and what is not
+// confirmed is left to its lease. Calls of the store that Close cuts may delay it
+// until they return. Afterwards nothing of the client runs but OnLost callbacks and
 // calls of the logger that have not returned. The store is not closed. A second
-// Close returns nil when the first has returned.
+// Close waits for the first one and returns nil.
 func (c *Client) Close() error {
 	if err := c.core.Close(); err != nil {
 		return &Error{Op: "close", Err: err}

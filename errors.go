@@ -10,43 +10,46 @@ import (
 )
 
 // The errors that callers test for with [errors.Is]. Calls return them inside an
-// [*Error], which says what was tried on which lock; Hold.Err and [context.Cause] of a
-// hold's context give them bare.
+// [*Error], which says what was tried on which lock. Hold.Err, and [context.Cause] of a
+// hold's context, return them without one.
 var (
-	// ErrHeld: the lock is busy, or others wait for it. Only the Try forms answer so.
+	// ErrHeld: the lock is busy, or others wait for it. Only the Try forms return it.
 	ErrHeld = store.ErrHeld
-	// ErrLost: the hold was lost before it was released. The error says why: its
-	// deadline passed without a confirmed renewal, MaxHold was reached, or the store says
-	// that it is gone. Also for a grant that arrived after its lease had run out, and
-	// for re-entry into a lost hold.
+	// ErrLost: the hold was lost before it was released. The error text says why. Its
+	// deadline passed without a confirmed renewal, or its lease ran out and is not
+	// renewed. Or MaxHold was reached, or the store says that the hold is gone. A grant
+	// that arrived after its lease had run out, and re-entry into a lost hold, match
+	// ErrLost too.
 	ErrLost = store.ErrLost
-	// ErrNotHeld: this handle, or this *Mutex, holds nothing: it was unlocked before.
+	// ErrNotHeld: this handle, or this *Mutex, holds nothing. It was unlocked before.
 	ErrNotHeld = core.ErrNotHeld
-	// ErrUpgrade: a writer's lock was asked for under the owner's own reader's
-	// lock while others read too. Waiting could deadlock, so it fails at once.
+	// ErrUpgrade: the owner has the reader's lock and asks for the writer's, and
+	// other owners read too. Waiting could deadlock, so the call fails at once.
 	ErrUpgrade = store.ErrUpgrade
-	// ErrClosed: the client, or the store under it, was closed.
+	// ErrClosed: the client, or its store, was closed.
 	ErrClosed = store.ErrClosed
 	// ErrInvalidName: a name is empty or longer than [MaxNameLen] bytes.
 	ErrInvalidName = errors.New("invalid lock name")
 	// ErrInvalidOwner: an owner is the zero Owner, or its text is malformed.
 	ErrInvalidOwner = errors.New("invalid owner")
-	// ErrInvalidTTL: a duration is out of range: negative, under the store's
-	// minimum or over [MaxTTL].
+	// ErrInvalidTTL: a duration is negative, under the store's minimum or over
+	// [MaxTTL].
 	ErrInvalidTTL = errors.New("invalid duration")
-	// ErrInvalidOption: another option is out of range, or there is no store.
+	// ErrInvalidOption: another option is out of range or nil, or there is no store.
 	ErrInvalidOption = errors.New("invalid option")
-	// ErrTooManyWaiters: Options.MaxWaiters calls of this client wait already.
+	// ErrTooManyWaiters: too many calls of this client wait, or ask the store; see
+	// Options.MaxWaiters.
 	ErrTooManyWaiters = core.ErrTooManyWaiters
-	// ErrTooManyHolds: one owner holds one lock 2^31-1 times over.
+	// ErrTooManyHolds: one owner holds one lock 2^31-1 times.
 	ErrTooManyHolds = core.ErrTooManyHolds
-	// ErrForeignKey: the store has something at the lock's place that dlock did
-	// not write. Waiting does not help.
+	// ErrForeignKey: the store has something in the lock's place that dlock did not
+	// write. Waiting does not help; an operator has to look.
 	ErrForeignKey = store.ErrForeignKey
-	// ErrRefused: the store refused the request for good: no permission, memory full.
+	// ErrRefused: the store refused the request, and asking again at once does not
+	// help: no permission, memory full.
 	ErrRefused = store.ErrRefused
-	// ErrUnavailable: the store gave no usable answer for as long as the call
-	// could wait for one. The cause is wrapped beside it.
+	// ErrUnavailable: the store gave no usable answer for as long as the call could
+	// wait for one. The last error of the store is wrapped beside it.
 	ErrUnavailable = request.ErrUnavailable
 )
 
@@ -58,15 +61,15 @@ var (
 		"so keep one, or use LockContext and Do", ErrNotHeld)
 )
 
-// Error is what dlock's functions return: the operation, the name of the lock
-// and the cause, for which [errors.Is] and [errors.As] look through it.
+// Error is the error that dlock's functions return: the operation, the name of the
+// lock and the cause. [errors.Is] and [errors.As] find the cause.
 type Error struct {
 	Op   string // "lock", "rlock", "unlock", ...
 	Name string // of the lock; empty where there is none
 	Err  error
 }
 
-// Error renders the operation, the quoted name, cut to 64 bytes, and the cause.
+// Error returns the operation, the quoted name cut to 64 bytes, and the cause.
 func (e *Error) Error() string {
 	if e.Name == "" {
 		return fmt.Sprintf("dlock: %s: %v", e.Op, e.Err)

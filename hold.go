@@ -9,9 +9,9 @@ import (
 	"github.com/dlock-go/dlock/internal/core"
 )
 
-// Hold is one handle on a lock: each successful call returns its own. Nested
-// handles of one owner on one name share a grant of the store, which is given
-// back with the last of them. A Hold is safe for concurrent use.
+// Hold is one handle on a lock; each successful call returns a new one. Nested
+// handles of one owner on one name share a grant of the store. The last Unlock among
+// them gives it back. A Hold is safe for concurrent use.
 //
 // Unlock every handle, also of a lost hold: until all of them are unlocked, the
 // owner's further calls for that name return ErrLost.
@@ -20,15 +20,20 @@ type Hold struct {
 	index int // in a heldList, and guarded by it
 }
 
-// Unlock gives this handle back, and with the last handle of its grant the lock.
-// Then it returns nil when the store has confirmed, or ErrUnavailable with the
-// store's error after StoreTimeout, while the release goes on in the background until
-// it is confirmed or the lease has run out. In any case the handle is over at once.
+// Unlock ends this handle, at once. With the last handle of its grant it also gives
+// the lock back. Then it returns nil when the store has confirmed that. After
+// StoreTimeout it returns ErrUnavailable with the store's error. The release then goes
+// on in the background until it is confirmed or the lease has run out.
 //
-// A second call returns ErrNotHeld, a call for a lost hold ErrLost, the first one after
-// Client.Close an error that is both ErrNotHeld and ErrClosed, and one for a store that
-// was closed before ErrClosed, as the lock is left to its lease; each in an *Error. No
-// call takes another handle's hold away.
+// The errors are in an *Error:
+//
+//   - ErrNotHeld for a second call;
+//   - ErrLost for a lost hold;
+//   - an error that matches ErrNotHeld and ErrClosed for the first call after
+//     Client.Close;
+//   - ErrClosed if the store was closed before: the lock is left to its lease.
+//
+// No call ends another handle.
 func (h *Hold) Unlock() error {
 	if err := h.core.Unlock(); err != nil {
 		return &Error{Op: "unlock", Name: h.Name(), Err: err}
@@ -44,14 +49,15 @@ func (h *Hold) Unlock() error {
 // sends none. Package fence says why.
 func (h *Hold) Token() uint64 { return h.core.Token() }
 
-// Done returns a channel that is closed when this handle is lost or unlocked,
-// in the latter case before the store is told.
+// Done returns a channel that is closed when this handle is lost or unlocked. Unlock
+// closes it before it calls the store.
 func (h *Hold) Done() <-chan struct{} { return h.core.Done() }
 
-// Err returns nil while the lock is held, then an error that matches ErrLost and
-// says why, or ErrNotHeld (which also matches ErrClosed if Client.Close released
-// it). It reads the clock, so it is right also when the process was stopped for
-// longer than the lease and Done has not had the time to close.
+// Err returns nil while the lock is held. After a loss it returns an error that
+// matches ErrLost and says why, and after Unlock ErrNotHeld. If Client.Close released
+// the hold, the error matches ErrNotHeld and ErrClosed. Err reads the clock. So it is
+// right even if the process was stopped for longer than the lease and no timer has
+// closed Done yet.
 func (h *Hold) Err() error { return h.core.Err() }
 
 // Deadline returns until when the hold is valid if no renewal succeeds from now on.
@@ -61,23 +67,23 @@ func (h *Hold) Deadline() time.Time { return h.core.Deadline() }
 // Context returns a context that carries the owner of this hold, for functions
 // that take the same lock. It is cancelled when parent is, and when this handle
 // ends, with Err as its cause (see [context.Cause]). When the handle is unlocked, the
-// next holder may be there in the same moment: let no goroutine that goes by the
-// context outlive the handle.
+// next holder may have the lock at the same moment. So let no goroutine that works
+// under the context outlive the handle.
 func (h *Hold) Context(parent context.Context) context.Context { return h.context(parent, false) }
 
 func (h *Hold) context(parent context.Context, inDo bool) context.Context {
 	return h.core.Context(withScope(parent, h.Owner(), h), inDo)
 }
 
-// Owner returns the owner that holds: the explicit owner of the call, or the private
-// one that it got.
+// Owner returns the owner of the hold: the explicit owner of the call, or the private
+// owner that the call was given.
 func (h *Hold) Owner() Owner { return Owner{h.core.Owner()} }
 
 // Name returns the name of the lock.
 func (h *Hold) Name() string { return h.core.Name() }
 
-// Count returns how many handles on this name, this one included, its owner
-// holds through this client: 1 for a lock that is not nested, 0 when all are
+// Count returns how many handles on this name its owner holds through this client,
+// this one included. It is 1 for a lock that is not nested, and 0 when all are
 // unlocked or lost.
 func (h *Hold) Count() int { return h.core.Count() }
 
@@ -90,7 +96,7 @@ func (h *Hold) String() string {
 	return fmt.Sprintf("hold of %q, token %d: %s", h.Name(), h.Token(), state)
 }
 
-// GoString is String, so that no format prints what is inside.
+// GoString is String, so that no format prints the fields.
 func (h *Hold) GoString() string { return h.String() }
 
 // MarshalText is String, for JSON and logs.

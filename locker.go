@@ -12,8 +12,8 @@ import (
 )
 
 // locker is one mode of a lock: a Mutex has one, an RWMutex two. It turns the forms
-// of a call (Locker, context, Do) into calls of the core, and keeps the holds of the
-// Locker forms, which return none.
+// of a call (Locker, context, Do) into calls of the core. It keeps the holds of the
+// Locker forms, because those return none.
 type locker struct {
 	client *Client
 	config *lockConfig
@@ -139,8 +139,8 @@ func (l *locker) lock() {
 	}
 }
 
-// sparseLog spaces out what would be logged again and again: the first try is due
-// for a line, and then one after 1 s, 2 s, 4 s and so on, up to a quarter of an hour.
+// sparseLog says which tries of a long trouble are logged. The first is, and then one
+// after 1 s, 2 s, 4 s and so on, up to a quarter of an hour.
 type sparseLog struct {
 	tries int
 	next  time.Time
@@ -182,7 +182,7 @@ func (l *locker) unlock() {
 			"if the goroutine that lost its hold never calls Unlock, the later hold stays: use LockContext or Do",
 			"name", l.config.Name)
 	}
-	_ = h.Unlock() // what went wrong is logged there and, if lost, told to OnLost
+	_ = h.Unlock() // it logs errors, and OnLost gets losses
 }
 
 func (l *locker) do(ctx context.Context, fn func(context.Context) error) (err error) {
@@ -211,17 +211,17 @@ func (l *locker) joined(err, end error) error {
 	return fmt.Errorf("%w; and %w", err, loss)
 }
 
-// tells reports that err says of this lock what end says: an inner Do has
-// joined it already, and once is enough.
+// tells reports that err says of this lock what end says, because an inner Do has
+// joined it already.
 func (l *locker) tells(err, end error) bool {
 	var inner *Error
 	return errors.As(err, &inner) && inner.Name == l.config.Name &&
 		(errors.Is(inner, ErrLost) && errors.Is(end, ErrLost) || errors.Is(inner, ErrClosed) && errors.Is(end, ErrClosed))
 }
 
-// keep puts the hold of a Locker form where Unlock finds it: with the value, or for
-// an owner that was named by As with the value that As was called on, so that
-// m.As(o).Lock and m.As(o).Unlock belong together.
+// keep puts the hold of a Locker form where Unlock finds it: with the value. For an
+// owner named by As it is the value that As was called on. So m.As(o).Lock and
+// m.As(o).Unlock belong together.
 func (l *locker) keep(h *Hold) {
 	if l.acts {
 		l.owners.add(l.owner, h)

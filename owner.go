@@ -10,17 +10,17 @@ import (
 	"github.com/dlock-go/dlock/internal/core"
 )
 
-// Owner says who holds a lock, and so who may take it again. It is comparable;
-// the zero Owner is invalid.
+// Owner is the party that holds a lock and may take it again. It is comparable; the
+// zero Owner is invalid.
 //
-// An explicit owner, from NewOwner or ParseOwner, may cross processes: its text, from
-// String, in a request's header lets the service behind re-enter the caller's locks.
-// That text is a capability: whoever knows it can re-enter. So the formats of package
-// fmt, log/slog and JSON show only its first six characters.
+// An explicit owner, from NewOwner or ParseOwner, may cross processes. A service that
+// gets its text (see String) in a request's header can re-enter the caller's locks.
+// The text is a capability: every program that knows it can re-enter. So the formats
+// of package fmt, log/slog and JSON show only its first six characters.
 //
-// A private owner is what a lock without one acts for, and what Hold.Context
-// and Do carry on. It re-enters only through the Client it came from, and the
-// store knows it by another random id, which is never handed out.
+// A call without an owner gets a private owner, and the contexts of Hold.Context and
+// Do carry it. It re-enters only through the Client that made it. The store knows it
+// by another random id, which no program gets to see.
 type Owner struct{ core core.Owner }
 
 // NewOwner returns a new explicit owner, of 128 random bits.
@@ -54,7 +54,7 @@ const privateMark = "private:"
 
 // String returns the text of an explicit owner for ParseOwner: the whole
 // capability. Of a private owner it returns a short mark, which ParseOwner refuses,
-// for it would not re-enter anywhere else.
+// because the owner would not re-enter elsewhere.
 func (o Owner) String() string {
 	if o.core.Private {
 		return privateMark + o.short()
@@ -79,7 +79,7 @@ func (o Owner) MarshalText() ([]byte, error) { return []byte(o.short()), nil }
 
 func (o Owner) valid() bool { return o.core.Valid() }
 
-// scope is what a context carries: for whom it acts, and under which holds it was made.
+// scope is what a context carries: its owner, and the holds that it was made under.
 type scope struct {
 	context.Context
 	owner Owner
@@ -107,9 +107,9 @@ func scopeOf(ctx context.Context) *scope {
 }
 
 // WithOwner returns a context that acts for o. Goroutines that share it are one
-// owner and so do not exclude each other; give each WithOwner(ctx, NewOwner())
-// where they should. A zero o makes the calls fail that get the context. Holds of
-// another owner that ctx was made under are not those of o: TokenFor forgets them.
+// owner and so do not exclude each other. Where they should, give each of them
+// WithOwner(ctx, NewOwner()). With a zero o, calls that get the context fail. Holds of
+// another owner that ctx was made under are not holds of o: TokenFor forgets them.
 func WithOwner(ctx context.Context, o Owner) context.Context {
 	s := withScope(ctx, o, nil)
 	if s.outer != nil && s.outer.owner != o {
@@ -127,9 +127,9 @@ func OwnerFrom(ctx context.Context) (Owner, bool) {
 }
 
 // TokenFor returns the fencing token of the hold on that name that ctx was made
-// under, by Do, RDo or Hold.Context, however deep the nesting, and whether there is
-// one. Of several holds on the name it is the innermost. It says nothing of whether
-// that hold still lasts; ctx itself is cancelled when it does not.
+// under, and whether there is one. Do, RDo and Hold.Context make such contexts. The
+// nesting may be of any depth; of several holds on the name it takes the innermost. It
+// does not say whether the hold still lasts: ctx is cancelled when it does not.
 func TokenFor(ctx context.Context, name string) (token uint64, ok bool) {
 	for s := scopeOf(ctx); s != nil; s = s.outer {
 		if s.hold != nil && s.hold.Name() == name {

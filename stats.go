@@ -5,7 +5,7 @@ package dlock
 type Stats struct {
 	Names    int // names that the client holds, waits for or asks about
 	Holds    int // holds at the store
-	Waiters  int // calls that wait for a lock
+	Waiters  int // calls that wait for a lock, or for the store's first answer
 	Calls    int // lock calls, unlocks and calls of the store under way
 	Places   int // requests that have a place in a queue at the store
 	Releases int // releases in the background that the store has not confirmed
