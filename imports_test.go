@@ -18,8 +18,13 @@ func TestImports(t *testing.T) {
 		"":              {wheel},
 		"/store":        nil,
 		"/store/memory": nil,
+		"/store/model":  nil,
+		"/store/kv":     nil,
 		"/store/quorum": nil,
-		"/store/redis":  {rueidis, "golang.org/x/sys"},
+		"/store/postgres": { // pgx and what it brings
+			"github.com/jackc/", "golang.org/x/",
+		},
+		"/store/redis": {rueidis, "golang.org/x/sys"},
 		"/store/etcd": { // the client and what it brings
 			"go.etcd.io/etcd", "go.uber.org/zap", "go.uber.org/multierr", "google.golang.org/", "golang.org/x/",
 			"github.com/gogo/protobuf", "github.com/golang/protobuf", "github.com/grpc-ecosystem/grpc-gateway",

@@ -33,6 +33,8 @@ type harness struct {
 	main, other store.Store
 	handles     []store.Store // to be closed
 	stops       []func()
+	resumes     []func() // of stalls
+	tb          testing.TB
 	last        span // of the latest call
 
 	mu        sync.Mutex
@@ -42,6 +44,7 @@ type harness struct {
 	opened    bool
 	skippedBy bool // New skipped the case
 	spoilt    bool
+	hung      bool // a call did not return
 	failure   string
 	trace     trace
 	owners    map[string]string // by the label that the case uses
@@ -68,7 +71,7 @@ func newHarness(p *plan, c testCase, ttl time.Duration) *harness {
 		h.lag = ttl / 4
 	}
 	if h.deadline == 0 {
-		h.deadline = 30*time.Second + 50*ttl
+		h.deadline = 15*time.Second + 50*ttl
 	}
 	h.long = 2*h.deadline + 20*ttl
 	h.tick = ttl / 4
@@ -90,6 +93,7 @@ func (h *harness) begin() {
 
 // open runs on the test's own goroutine, because New may end it.
 func (h *harness) open(t testing.TB) {
+	h.tb = t
 	h.main = h.New(t)
 	h.other = h.main
 	h.handles = append(h.handles, h.main)
@@ -143,7 +147,7 @@ func (h *harness) outcome() (got outcome, spoilt bool) {
 	if h.skippedBy {
 		got.skipped = "Suite.New skipped the case"
 	}
-	got.report = h.failure
+	got.report, got.hung = h.failure, h.hung
 	if h.spoilt && got.report == "" {
 		got.report = fmt.Sprintf("%s: the machine is too slow to tell, even with a TTL of %v", h.testCase.name, h.ttl)
 	}
@@ -256,6 +260,12 @@ func randomHex(bytes int) string {
 	b := make([]byte, bytes)
 	rand.Read(b)
 	return hex.EncodeToString(b)
+}
+
+func (h *harness) setHung() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.hung = true
 }
 
 func isLost(err error) bool { return errors.Is(err, store.ErrLost) }

@@ -18,7 +18,9 @@ func (h *modelHandle) Acquire(ctx context.Context, req store.Request) (g store.G
 		return g, store.ErrForeignKey
 	}
 	var pause time.Duration
-	h.on("Acquire", req.Name, func(l *modelLock) { g, pause, err = h.acquire(l, req) })
+	if failed := h.on(ctx, "Acquire", req.Name, func(l *modelLock) { g, pause, err = h.acquire(l, req) }); failed != nil {
+		return store.Grant{}, failed
+	}
 	time.Sleep(pause)
 	return g, err
 }
@@ -103,6 +105,9 @@ func (h *modelHandle) acquire(l *modelLock, req store.Request) (g store.Grant, p
 	}
 	if req.Queue && !m.is("asking again does not prolong") {
 		place.end = m.now().Add(req.WaitTTL)
+	}
+	if req.Queue && !m.is("the handle that asked first hears") {
+		place.via = h
 	}
 	position := slices.Index(l.queue, place) + 1
 	if m.is("the dead are counted") {

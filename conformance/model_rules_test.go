@@ -148,8 +148,14 @@ func (m *model) grant(l *modelLock, e *modelEntry, token uint64, promoted bool) 
 	if first := m.beside(l, e); first != nil && first.end.Before(e.end) && m.is("a reader ends with the first") {
 		e.end = first.end
 	}
+	if promoted && m.is("an event leaves before the commit") {
+		m.mu.Unlock()
+		m.send(modelEvent{e.via, store.Event{ID: e.ID, Token: e.token}})
+		time.Sleep(time.Nanosecond)
+		m.mu.Lock()
+	}
 	l.holds = append(l.holds, e)
-	if promoted {
+	if promoted && !m.is("an event leaves before the commit") {
 		m.tell(l, e)
 	}
 	if m.is("siblings wait") {
@@ -161,6 +167,9 @@ func (m *model) grant(l *modelLock, e *modelEntry, token uint64, promoted bool) 
 		}
 		if entry, ok, token := m.rule2(l, w); entry && ok && !(token == 0 && m.is("sibling upgrades wait")) {
 			m.grant(l, w, token, true)
+			if m.is("siblings get their TTL") {
+				w.end = m.now().Add(w.TTL)
+			}
 		}
 	}
 }

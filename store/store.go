@@ -61,7 +61,8 @@
 // a hold with deadline now+WaitTTL. The hold reaches its full TTL with its first
 // renewal, or when its id asks again. So a waiter whose client has died costs
 // the other owners at most its WaitTTL. An [Event] with the id and the token is
-// pushed to the handle through which the waiter last asked with Queue.
+// pushed to the handle through which the waiter last asked with Queue. A handle
+// through which it asked before may hear it too.
 //
 // When an owner is granted, in whatever way, those of its waiting requests that
 // rule 2 now allows are granted as well, before promotion goes on. Each of them

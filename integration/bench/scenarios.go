@@ -41,7 +41,7 @@ func usual(time time.Duration, reps int) sizes {
 // cannot wait, sync is in one process, redsync and redislock with shorter pauses
 // differ only where somebody waits.
 var (
-	alone   = []string{"pair", "dlock", "redsync", "redislock", "rueidislock", "etcd-pair", "etcd-dlock", "concurrency", "sync"}
+	alone   = []string{"pair", "dlock", "redsync", "redsync-rueidis", "redsync-ours", "redislock", "rueidislock", "etcd-pair", "etcd-dlock", "concurrency", "sync"}
 	between = []string{"publish", "dlock", "dlock-store", "redsync", "redsync-5ms", "redislock", "redislock-5ms", "rueidislock", "etcd-dlock", "etcd-dlock-store", "concurrency"}
 	within  = append(between[:len(between):len(between)], "sync")
 	hands   = []string{"publish", "dlock", "redsync", "redsync-5ms", "redislock", "redislock-5ms", "rueidislock", "etcd-dlock", "concurrency"}

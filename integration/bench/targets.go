@@ -16,11 +16,13 @@ type target struct {
 }
 
 var (
-	redisPeers = []string{"redsync", "redsync-5ms", "redislock", "redislock-5ms", "rueidislock"}
+	redisPeers = []string{"redsync", "redsync-5ms", "redsync-rueidis", "redsync-ours", "redislock", "redislock-5ms", "rueidislock"}
 	wanted     = []target{
-		{"Redis, uncontended, 1 goroutine: locks/s to the floor's", true, 0.95, rate("distinct-1", "locks", "dlock", "pair")},
-		{"Redis, uncontended, 512 goroutines: locks/s to the floor's", true, 0.72, rate("distinct-512", "locks", "dlock", "pair")},
-		{"Redis, uncontended, 512 goroutines: locks/s to the best other library's", true, 1.15, rate("distinct-512", "locks", "dlock", redisPeers...)},
+		{"Redis, uncontended, 1 goroutine: locks/s to redsync's on rueidis", true, 1.0, rate("distinct-1", "locks", "dlock", "redsync-rueidis")},
+		{"Redis, uncontended, 64 goroutines: locks/s to redsync's", true, 1.0, rate("distinct-64", "locks", "dlock", "redsync")},
+		{"Redis, uncontended, 512 goroutines: locks/s to the floor's", true, 0.65, rate("distinct-512", "locks", "dlock", "pair")},
+		{"Redis, uncontended, 512 goroutines: locks/s to redsync's on rueidis", true, 1.10, rate("distinct-512", "locks", "dlock", "redsync-rueidis")},
+		{"Redis, uncontended, 512 goroutines: locks/s to rueidislock's", true, 1.4, rate("distinct-512", "locks", "dlock", "rueidislock")},
 		{"Redis, one name, 16 goroutines: hand-overs/s to the best other library's", true, 30, rate("one-name", "changes", "dlock", redisPeers...)},
 		{"Redis, one name, 16 goroutines: hand-overs/s to `sync.Mutex`'s", true, 0.12, rate("one-name", "changes", "dlock", "sync")},
 		{"Redis, one name, 16 goroutines: most/least", false, 1.2, value("one-name", "fairness", "dlock")},

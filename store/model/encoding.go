@@ -154,3 +154,31 @@ func advance[T uint64 | int64](d *decoder, n T, used int) T {
 	d.rest = d.rest[used:]
 	return n
 }
+
+// EncodeHold appends a record with one hold to b: that of a request of a free
+// name. A store that grants such requests in a step of its own, without a
+// Record, keeps the same bytes so. With token and deadline 0 it is a template
+// for [CompleteHold].
+func EncodeHold(b []byte, req store.Request, handle string, token uint64, short int, deadline time.Duration) []byte {
+	r := Record{holds: []entry{{
+		id: req.ID, owner: req.Owner, label: req.Label, handle: handle, mode: req.Mode,
+		tokens: req.Tokens, waitTTL: req.WaitTTL, token: token, short: short, deadline: deadline,
+	}}}
+	b, _ = r.AppendBinary(b)
+	return b
+}
+
+// CompleteHold returns the record that a template of [EncodeHold] stands for.
+// What is no record of one hold is [store.ErrForeignKey].
+func CompleteHold(template []byte, token uint64, short int, deadline time.Duration) ([]byte, error) {
+	var r Record
+	if err := r.UnmarshalBinary(template); err != nil {
+		return nil, err
+	}
+	if len(r.holds) != 1 || len(r.queue) != 0 || len(r.buried) != 0 {
+		return nil, fmt.Errorf("%w: not a record of one hold", store.ErrForeignKey)
+	}
+	h := &r.holds[0]
+	h.token, h.short, h.deadline = token, short, deadline
+	return r.AppendBinary(nil)
+}

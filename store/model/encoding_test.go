@@ -167,3 +167,44 @@ func conflict(t *testing.T, s *site) {
 		}
 	})
 }
+
+// TestEncodeHold: the record of a request that was granted elsewhere is that of
+// Acquire.
+func TestEncodeHold(t *testing.T) {
+	s := newSite(t)
+	s.tokens.left = 2
+	req := request("a", 1, store.Shared, false)
+	req.Tokens = 5
+	s.hold(req)
+	want, _ := s.record.AppendBinary(nil)
+	if got := model.EncodeHold(nil, req, "handle of a", 1, 3, lease); string(got) != string(want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	got, err := model.CompleteHold(model.EncodeHold(nil, req, "handle of a", 0, 0, 0), 1, 3, lease)
+	if err != nil || string(got) != string(want) {
+		t.Errorf("completed: got %q, %v, want %q", got, err, want)
+	}
+	s.queue(request("b", 1, store.Exclusive, true))
+	two, _ := s.record.AppendBinary(nil)
+	for _, template := range [][]byte{nil, two} {
+		if _, err := model.CompleteHold(template, 1, 0, lease); !errors.Is(err, store.ErrForeignKey) {
+			t.Errorf("%q: got %v, want ErrForeignKey", template, err)
+		}
+	}
+}
+
+// TestCovers: a token is held if a live hold has it, or reserved it.
+func TestCovers(t *testing.T) {
+	s := newSite(t)
+	req := request("a", 1, store.Exclusive, false)
+	req.Tokens = 3
+	s.hold(req)
+	for token, want := range []bool{false, true, true, true, false} {
+		if got := s.record.Covers(s.now, uint64(token)); got != want {
+			t.Errorf("token %d: got %v, want %v", token, got, want)
+		}
+	}
+	if s.record.Covers(s.now+lease, 1) {
+		t.Error("a dead hold covers its token")
+	}
+}

@@ -71,3 +71,28 @@ func (r *Record) Reset() {
 	clear(r.buried)
 	r.holds, r.queue, r.buried = r.holds[:0], r.queue[:0], r.buried[:0]
 }
+
+// Settle removes what has expired and promotes, as every call does first.
+func (r *Record) Settle(c *Call) { r.settle(c) }
+
+// Hold returns the token of the hold with that id, and how many of the tokens
+// asked for it are short. ok is false if there is no such hold, or if it may
+// have expired since the last call.
+func (r *Record) Hold(id string) (token uint64, short int, ok bool) {
+	if i := find(r.holds, id); i >= 0 {
+		return r.holds[i].token, r.holds[i].short, true
+	}
+	return 0, 0, false
+}
+
+// Covers says whether a hold that is live at that present has the token, or has
+// reserved it with its own.
+func (r *Record) Covers(now time.Duration, token uint64) bool {
+	for i := range r.holds {
+		h := &r.holds[i]
+		if h.deadline > now && h.token <= token && token-h.token < uint64(max(h.tokens-h.short, 1)) {
+			return true
+		}
+	}
+	return false
+}

@@ -11,7 +11,19 @@ import (
 
 // KeysOf are the keys of a name: the counter of its partition, its lock, and
 // what else the format has.
-func KeysOf(name string) []string { return newLayout("dlock").keys(name) }
+func KeysOf(name string) []string {
+	n := newLayout("dlock").of(name)
+	return []string{n.counter, n.lock, n.order}
+}
+
+// OpenListed is Open with another limit of the listed form.
+func OpenListed(url string, listed int) (*Store, error) {
+	s, err := Open(url)
+	if err == nil {
+		s.scripts = newScripts(listed)
+	}
+	return s, err
+}
 
 // Partition is the partition of a name.
 func Partition(name string) int { return partition(name) }
@@ -30,7 +42,15 @@ func TryChannels(ctx context.Context, s *Store, name string) error {
 
 // Hints is how many requests s keeps in mind, because their grants may be pushed.
 func Hints(s *Store) int {
-	s.hints.mu.Lock()
-	defer s.hints.mu.Unlock()
-	return len(s.hints.waiting)
+	s.queuedHere.mu.Lock()
+	defer s.queuedHere.mu.Unlock()
+	return len(s.queuedHere.waiting)
+}
+
+// PartitionSlots are the slots of the partitions.
+func PartitionSlots() (slots []int) {
+	for _, start := range newLayout("dlock").start {
+		slots = append(slots, Slot(start))
+	}
+	return slots
 }
