@@ -37,6 +37,11 @@ func (l *locker) mustBeMade() {
 	}
 }
 
+func (l *locker) name() string {
+	l.mustBeMade()
+	return l.config.Name
+}
+
 // op is the name that errors show for this mode's form of an operation.
 func (l *locker) op(verb string) string {
 	if l.mode == store.Exclusive {

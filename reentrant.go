@@ -100,4 +100,4 @@ func (m *Mutex) Do(ctx context.Context, fn func(context.Context) error) error {
 func (m *Mutex) As(o Owner) *Mutex { return &Mutex{m.l.as(o)} }
 
 // Name returns the name of the lock.
-func (m *Mutex) Name() string { return m.l.config.Name }
+func (m *Mutex) Name() string { return m.l.name() }

@@ -88,4 +88,4 @@ func (rw *RWMutex) As(o Owner) *RWMutex {
 }
 
 // Name returns the name of the lock.
-func (rw *RWMutex) Name() string { return rw.write.config.Name }
+func (rw *RWMutex) Name() string { return rw.write.name() }

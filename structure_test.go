@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,10 +15,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// layers are the packages of the core. A package imports only packages of lower layers.
-var layers = map[string]int{
-	".": 3, "internal/core": 2, "internal/localqueue": 1, "internal/request": 1, "watchdog": 0, "store": 0,
+const module = "github.com/dlock-go/dlock"
+
+// mayImport lists for each package of the core which packages of the module it may
+// import. All of them may import the standard library. A package that imports none of
+// the module is listed with an empty list.
+var mayImport = map[string][]string{
+	".":                   {"internal/core", "internal/request", "store"},
+	"internal/core":       {"internal/localqueue", "internal/request", "watchdog", "store"},
+	"internal/localqueue": {"store"},
+	"internal/request":    {"store"},
+	"watchdog":            {},
+	"store":               {},
 }
+
+// standardOnly lists the packages that import nothing from other modules either.
+var standardOnly = []string{".", "internal/core", "internal/localqueue", "internal/request", "store"}
 
 // code parses the Go files of a directory without its tests.
 func code(t *testing.T, dir string) (*token.FileSet, map[string]*ast.File) {
@@ -36,25 +49,61 @@ func code(t *testing.T, dir string) (*token.FileSet, map[string]*ast.File) {
 	return fset, files
 }
 
-// Imports point down: no package of the core imports one of its own layer or of a higher one.
-func TestImportsPointDown(t *testing.T) {
-	const module = "github.com/dlock-go/dlock"
-	for dir, layer := range layers {
-		_, files := code(t, dir)
-		for path, file := range files {
-			for _, spec := range file.Imports {
-				imported, ok := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), module)
-				if !ok {
-					continue
-				}
-				imported = strings.TrimPrefix(imported, "/")
-				if imported == "" {
-					imported = "."
-				}
-				if other, listed := layers[imported]; listed {
-					assert.Less(t, other, layer, "%s imports %s", path, imported)
-				}
+// imports returns the packages that a directory's code imports, with those of the module named
+// from its root.
+func imports(t *testing.T, dir string) (own, others []string) {
+	t.Helper()
+	_, files := code(t, dir)
+	for _, file := range files {
+		for _, spec := range file.Imports {
+			path := strings.Trim(spec.Path.Value, `"`)
+			switch first, _, _ := strings.Cut(path, "/"); {
+			case path == module:
+				own = append(own, ".")
+			case strings.HasPrefix(path, module+"/"):
+				own = append(own, strings.TrimPrefix(path, module+"/"))
+			case strings.Contains(first, "."):
+				others = append(others, path)
 			}
+		}
+	}
+	return own, others
+}
+
+// Imports point down: no package of the core imports one beside or above it.
+func TestImportsPointDown(t *testing.T) {
+	for dir, allowed := range mayImport {
+		own, others := imports(t, dir)
+		for _, path := range own {
+			assert.Contains(t, allowed, path, "imports of %s", dir)
+		}
+		if slices.Contains(standardOnly, dir) {
+			assert.Empty(t, others, "imports of %s", dir)
+		}
+	}
+}
+
+// No package below root imports root, through whatever packages.
+func TestNothingBelowImportsRoot(t *testing.T) {
+	var reach func(dir string, seen map[string]bool)
+	reach = func(dir string, seen map[string]bool) {
+		own, _ := imports(t, dir)
+		for _, path := range own {
+			if !seen[path] {
+				seen[path] = true
+				reach(path, seen)
+			}
+		}
+	}
+	for dir := range mayImport {
+		seen := make(map[string]bool)
+		reach(dir, seen)
+		assert.NotContains(t, seen, ".", "packages that %s imports", dir)
+		assert.NotContains(t, seen, dir)
+		if dir == "." {
+			assert.Equal(t, map[string]bool{
+				"internal/core": true, "internal/localqueue": true, "internal/request": true, "watchdog": true, "store": true,
+			}, seen)
 		}
 	}
 }
@@ -84,7 +133,7 @@ func TestLocalQueueIsPure(t *testing.T) {
 // than 60.
 func TestCoreIsSmall(t *testing.T) {
 	const mostFiles, mostLines, mostOfFunction = 12, 300, 60
-	for dir := range layers {
+	for dir := range mayImport {
 		if dir == "store" {
 			continue // the contract for stores is not part of the core
 		}

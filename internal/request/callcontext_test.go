@@ -79,7 +79,7 @@ func TestDerivedContextStartsNoGoroutine(t *testing.T) {
 			before := runtime.NumGoroutine()
 			derived, stop := context.WithTimeout(ctx, time.Hour)
 			defer stop()
-			assert.Equal(t, before, runtime.NumGoroutine())
+			assert.LessOrEqual(t, runtime.NumGoroutine(), before)
 			cancel()
 			<-derived.Done()
 			return store.Grant{}, derived.Err()

@@ -1,6 +1,7 @@
 package request_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -150,6 +151,52 @@ func TestRetryIsBounded(t *testing.T) {
 			assert.GreaterOrEqual(t, r.spy.Acquires.Load(), int64(3), wish)
 			r.releases(succeed)
 			q.Abandon()
+		})
+	}
+}
+
+// An event that comes while a request in the background is under way is not lost,
+// though the answer may have been made up before it.
+func TestEventWhileARequestIsUnderWay(t *testing.T) {
+	hint := func(q *request.Request) store.Event { return store.Event{ID: q.ID()} }
+	grant := func(q *request.Request) store.Event { return store.Event{ID: q.ID(), Token: 7} }
+	reset := func(*request.Request) store.Event { return store.Event{} }
+	for name, tc := range map[string]struct {
+		fixed  bool
+		events []func(*request.Request) store.Event
+		after  time.Duration // the second request was sent, at most
+		token  uint64
+		calls  int64
+	}{
+		"grant":                  {false, []func(*request.Request) store.Event{grant}, timeout / 4, 7, 2},
+		"grant and reset":        {false, []func(*request.Request) store.Event{grant, reset}, timeout / 4, 7, 2},
+		"hint":                   {false, []func(*request.Request) store.Event{hint}, timeout / 2, 9, 3},
+		"reset":                  {false, []func(*request.Request) store.Event{reset}, timeout / 2, 9, 3},
+		"hint and reset":         {false, []func(*request.Request) store.Event{hint, reset}, timeout / 2, 9, 3},
+		"grant of a fixed lease": {true, []func(*request.Request) store.Event{grant}, timeout / 2, 9, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.config.Fixed = tc.fixed
+				r.answers(queued(time.Second), func(ctx context.Context, req store.Request) (store.Grant, error) {
+					time.Sleep(timeout / 2)
+					return queued(time.Second)(ctx, req)
+				}, held(9))
+				q := r.request("m")
+				o := r.poll(q, q.Send(r.t.Context()))
+				time.Sleep(time.Second + timeout/4)
+				synctest.Wait()
+				for _, e := range tc.events {
+					r.events.Emit(e(q))
+				}
+				time.Sleep(timeout / 2)
+				synctest.Wait()
+				got := o.get()
+				assert.Equal(t, 1, got.calls)
+				assert.Equal(t, tc.token, got.Grant.Token)
+				assert.Equal(t, time.Second+tc.after, got.after)
+				assert.Equal(t, tc.calls, r.spy.Acquires.Load())
+			})
 		})
 	}
 }
