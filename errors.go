@@ -42,7 +42,7 @@ var (
 	ErrTooManyWaiters = core.ErrTooManyWaiters
 	// ErrTooManyHolds: one owner holds one lock 2^31-1 times.
 	ErrTooManyHolds = core.ErrTooManyHolds
-	// ErrForeignKey: the store has something in the lock's place that dlock did not
+	// ErrForeignKey: the store has something under the lock's name that dlock did not
 	// write. Waiting does not help; an operator has to look.
 	ErrForeignKey = store.ErrForeignKey
 	// ErrRefused: the store refused the request, and asking again at once does not

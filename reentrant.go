@@ -25,7 +25,7 @@ type Mutex struct{ l locker }
 // later try can succeed:
 //
 //   - the client is closed, or a name, option or owner is invalid;
-//   - the store has a foreign key in the lock's place;
+//   - the store has a foreign key under the lock's name (ErrForeignKey);
 //   - the owner has a lost hold that is not unlocked yet, or too many nested holds;
 //   - an upgrade is refused.
 //
