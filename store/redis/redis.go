@@ -62,16 +62,16 @@ type Store struct {
 	keys    *layout
 	scripts *scripts
 	id      string // names this handle's channels
-	texts   texts
+	texts   *texts
 
 	replicas    int
 	replicaWait time.Duration
-	queuedHere  queuedHere
+	queuedHere  *queuedHere
 	slots       atomic.Bool // keys of several partitions were too many for one call
 
-	combiners [partitions]combiner // in a cluster one for each partition, else the first is for all
-	loading   chan struct{}        // full while a call sends the text of a script
-	failed    failures
+	combiners *[partitions]combiner // in a cluster one for each partition, else the first is for all
+	loading   chan struct{}         // full while a call sends the text of a script
+	failed    *failures
 
 	wakeups *wakeups
 
@@ -129,10 +129,12 @@ func New(c rueidis.Client, opts *Options) (*Store, error) {
 	s := &Store{
 		client: c, keys: newLayout(o.Prefix), scripts: defaultScripts(), id: newID(),
 		replicas: o.MinReplicas, replicaWait: o.ReplicaTimeout,
-		queuedHere: queuedHere{waiting: make(map[string]queued)}, closing: make(chan struct{}),
+		queuedHere: &queuedHere{waiting: make(map[string]queued)}, closing: make(chan struct{}),
 	}
-	s.texts.client = s.id
+	s.texts = &texts{client: s.id}
 	s.loading = make(chan struct{}, 1)
+	s.failed = new(failures)
+	s.combiners = new([partitions]combiner)
 	for p := range s.combiners {
 		s.combiners[p] = combiner{client: c, probe: s.keys.start[p] + "lock:"}
 	}

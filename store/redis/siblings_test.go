@@ -84,22 +84,22 @@ func TestCallsOfManySiblings(t *testing.T) {
 func TestCallsOfManyDeadSiblings(t *testing.T) {
 	t.Parallel()
 	const number, mostEach = 4000, 5
-	server := redistest.Start(t)
+	server, clock := redistest.StartWithClock(t)
 	s := open(t, server.URL())
 	held := newRequest(0)
-	held.Name = "a"
+	held.Name, held.TTL = "a", 3*time.Hour
 	if _, err := s.Acquire(t.Context(), held); err != nil {
 		t.Fatal(err)
 	}
 	lone := server.MustDo("HGETALL", redis.LockKey(held.Name))
 	for i := range number {
 		req := newRequest(1 + i)
-		req.Name, req.Owner, req.Queue, req.WaitTTL = held.Name, newRequest(1).Owner, true, 10*time.Second
+		req.Name, req.Owner, req.Queue, req.WaitTTL = held.Name, newRequest(1).Owner, true, time.Hour
 		if g, err := s.Acquire(t.Context(), req); err != nil || g.Position != 1+i {
 			t.Fatal(g, err)
 		}
 	}
-	time.Sleep(10 * time.Second) // time of the server, which nothing here can move
+	clock.Jump(2 * time.Hour)
 
 	server.MustDo("CONFIG", "RESETSTAT")
 	state, err := s.Inspect(t.Context(), held.Name)
