@@ -7,6 +7,8 @@ COVER_MIN = 90
 COVER = github.com/dlock-go/dlock \
 	github.com/dlock-go/dlock/watchdog \
 	github.com/dlock-go/dlock/store/memory \
+	github.com/dlock-go/dlock/store/model \
+	github.com/dlock-go/dlock/store/kv \
 	github.com/dlock-go/dlock/store/redis \
 	github.com/dlock-go/dlock/store/quorum \
 	github.com/dlock-go/dlock/fence \

@@ -47,7 +47,7 @@ type library struct {
 	name   string // as the tables have it
 	use    string // how, if there is a choice
 	module string
-	server string // "redis", "etcd", or "" for none
+	server string // "redis", "etcd", "postgres", or "" for none
 	floor  bool   // not a library, but what one could do at best
 	peer   bool
 	sends  string // the command that it sends beside scripts, if any
@@ -57,6 +57,8 @@ type library struct {
 const (
 	redisServer = "redis"
 	etcdServer  = "etcd"
+
+	postgresServer = "postgres"
 )
 
 var libraries = []library{
@@ -75,6 +77,11 @@ var libraries = []library{
 	{id: "etcd-dlock-store", name: "**dlock on etcd, no local hand-over**", use: "`Options.LocalHandoffs: -1`", module: dlockModule, server: etcdServer, open: openDlockEtcd(-1)},
 	{id: "concurrency", name: "etcd concurrency.Mutex", use: "a `Session` for each goroutine where they want one name, without which they would not exclude each other; otherwise one for all", module: etcdModule, server: etcdServer, peer: true, open: openConcurrency},
 	{id: "etcd-pair", name: "floor: two transactions", use: "a key put if it is not there, on one lease, and deleted if it is still the same", module: etcdModule, server: etcdServer, floor: true, open: openEtcdPair},
+	{id: "pg-dlock", name: "**dlock on PostgreSQL**", module: dlockModule, server: postgresServer, open: openDlockPostgres(0)},
+	{id: "pg-dlock-store", name: "**dlock on PostgreSQL, no local hand-over**", use: "`Options.LocalHandoffs: -1`", module: dlockModule, server: postgresServer, open: openDlockPostgres(-1)},
+	{id: "pglock", name: "pglock", use: "on pgx through database/sql, with a heartbeat each third of the lease", module: pglockModule, server: postgresServer, peer: true, open: openPglock},
+	{id: "advisory", name: "floor: pg_advisory_lock", use: "PostgreSQL's own lock of a session: a connection for each lock, without lease and token", module: pgxModule, server: postgresServer, floor: true, open: openAdvisory},
+	{id: "pg-pair", name: "floor: INSERT and DELETE", use: "`INSERT ON CONFLICT` and `DELETE`, one statement each, on a pool of pgx", module: pgxModule, server: postgresServer, floor: true, open: openPostgresPair},
 	{id: "sync", name: "sync", use: "`sync.Mutex`, `sync.RWMutex` where one reads; the times of one lock in 64, as reading the clock takes longer than the lock", floor: true, open: openSync},
 }
 
@@ -85,6 +92,8 @@ const (
 	rueidisModule   = "github.com/redis/rueidis"
 	goRedisModule   = "github.com/redis/go-redis/v9"
 	etcdModule      = "go.etcd.io/etcd/client/v3"
+	pgxModule       = "github.com/jackc/pgx/v5"
+	pglockModule    = "cirello.io/pglock"
 )
 
 func libraryOf(id string) library {

@@ -13,9 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/postgrestest"
 	"github.com/dlock-go/dlock/internal/redistest"
 )
 
@@ -24,11 +26,17 @@ type servers struct {
 	redis *redistest.Server
 	etcd  *etcdtest.Cluster
 	admin *clientv3.Client
+
+	postgres *postgrestest.Server
 }
 
 func startServers(t testing.TB) *servers {
 	s := &servers{redis: redistest.Start(t), etcd: etcdtest.Start(t, 1)}
 	s.admin = s.etcd.Client(t)
+	s.postgres = postgrestest.Start(t, "fsync=on", "shared_preload_libraries=pg_stat_statements")
+	if err := preparePostgres(s.postgres); err != nil {
+		t.Fatalf("the tables in PostgreSQL: %v", err)
+	}
 	return s
 }
 
@@ -39,6 +47,8 @@ func (s *servers) addr(l library) string {
 		return s.redis.Addr
 	case etcdServer:
 		return s.etcd.Members[0].Endpoint
+	case postgresServer:
+		return s.postgres.URLOf(benchDatabase)
 	}
 	return ""
 }
@@ -53,10 +63,19 @@ func (s *servers) versions() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("Redis %s, etcd %s", redis[1], status.Version), nil
+	c, err := pgx.Connect(in, s.postgres.URLOf(benchDatabase))
+	if err != nil {
+		return "", err
+	}
+	defer c.Close(in)
+	var postgres string
+	if err := c.QueryRow(in, "SELECT split_part(current_setting('server_version'), ' ', 1)").Scan(&postgres); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("Redis %s, etcd %s, PostgreSQL %s", redis[1], status.Version, postgres), nil
 }
 
-// clear deletes all keys of both servers. What a killed worker left behind would
+// clear deletes all keys and rows of the servers. What a killed worker left behind would
 // otherwise be there in the next measurement.
 func (s *servers) clear() error {
 	s.redis.MustDo("FLUSHALL")
@@ -67,8 +86,10 @@ func (s *servers) clear() error {
 	for _, l := range leases.Leases {
 		s.admin.Revoke(in, l.ID) // it may have ended by itself
 	}
-	_, err = s.admin.Delete(in, "", clientv3.WithPrefix())
-	return err
+	if _, err = s.admin.Delete(in, "", clientv3.WithPrefix()); err != nil {
+		return err
+	}
+	return clearPostgres(s.postgres)
 }
 
 // load is what a server has done so far.
@@ -88,6 +109,8 @@ func (s *servers) load(l library) (load, error) {
 		return parseStats(s.redis.MustDo("INFO", "commandstats"), l.sends)
 	case etcdServer:
 		return scrape("http://" + s.addr(l) + "/metrics")
+	case postgresServer:
+		return loadPostgres(s.postgres)
 	}
 	return load{}, nil
 }

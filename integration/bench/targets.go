@@ -39,6 +39,11 @@ var (
 		{"etcd, one name, 16 goroutines: hand-overs/s to `concurrency.Mutex`'s", true, 100, rate("one-name", "changes", "etcd-dlock", "concurrency")},
 		{"etcd, one name, 16 goroutines, no local hand-over: hand-overs/s to `concurrency.Mutex`'s", true, 5, rate("one-name", "changes", "etcd-dlock-store", "concurrency")},
 		{"etcd, hand-over between processes: p99 to that of `concurrency.Mutex`", false, 0.1, ratio(value("hands", "p99", "etcd-dlock"), value("hands", "p99", "concurrency"))},
+		{"PostgreSQL, uncontended, 64 goroutines: locks/s to the floor's", true, 0.5, rate("distinct-64", "locks", "pg-dlock", "pg-pair")},
+		{"PostgreSQL, uncontended, 64 goroutines: locks/s to pglock's", true, 3, rate("distinct-64", "locks", "pg-dlock", "pglock")},
+		{"PostgreSQL, uncontended, 64 goroutines: locks/s to `pg_advisory_lock`'s", true, 0.3, rate("distinct-64", "locks", "pg-dlock", "advisory")},
+		{"PostgreSQL, 200 idle waiters: statements/s", false, 2, value("idle", "rate", "pg-dlock")},
+		{"PostgreSQL, 10,000 locks held: statements per lock and renewal", false, 0.02, value("held-10000", "renewal", "pg-dlock")},
 	}
 )
 

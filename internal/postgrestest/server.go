@@ -219,7 +219,11 @@ func unprivileged(t testing.TB) account {
 // folder makes a temporary folder that belongs to the user.
 func folder(t testing.TB, as account) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "dlock-postgres-")
+	parent := ""
+	if as.change && !passable(os.TempDir()) {
+		parent = "/tmp"
+	}
+	dir, err := os.MkdirTemp(parent, "dlock-postgres-")
 	if err == nil && as.change {
 		err = os.Chown(dir, int(as.uid), int(as.gid))
 	}
@@ -228,6 +232,20 @@ func folder(t testing.TB, as account) string {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
+}
+
+// passable says whether every user may pass through a folder. Others' folders,
+// such as those of a test, are closed to them.
+func passable(dir string) bool {
+	for ; ; dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		if err != nil || info.Mode()&0o001 == 0 {
+			return false
+		}
+		if dir == filepath.Dir(dir) {
+			return true
+		}
+	}
 }
 
 func freeAddr(t testing.TB) string {

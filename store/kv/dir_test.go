@@ -129,3 +129,16 @@ func TestDirectory(t *testing.T) {
 		Parallel: 8,
 	})
 }
+
+// TestTortureDirectory: processes that share the directory and are killed.
+func TestTortureDirectory(t *testing.T) {
+	const dirVar = "DLOCK_TEST_DIRECTORY"
+	conformance.Torture(t, func(t testing.TB) store.Store {
+		dir := os.Getenv(dirVar)
+		if dir == "" {
+			dir = t.TempDir()
+			t.Setenv(dirVar, dir)
+		}
+		return open(t, directory(dir), nil)
+	})
+}

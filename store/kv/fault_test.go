@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -308,8 +309,9 @@ func TestManyEvents(t *testing.T) {
 // one that waits long costs few steps.
 func TestPolling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		table, steps := newTable(), 0
-		count := func() error { steps++; return nil }
+		table := newTable()
+		var steps atomic.Int64
+		count := func() error { steps.Add(1); return nil }
 		s := open(t, &backend{table: table}, nil)
 		polling := open(t, &backend{table: table, before: count}, &kv.Options{Poll: 10 * time.Millisecond, MaxPoll: time.Second})
 		if !polling.Polls() {
@@ -321,18 +323,18 @@ func TestPolling(t *testing.T) {
 		hold(t, s, holder)
 		queue(t, polling, waiter)
 		time.Sleep(100 * time.Second)
-		if steps > 110 {
-			t.Errorf("%d steps in 100 seconds", steps)
+		if n := steps.Load(); n > 110 {
+			t.Errorf("%d steps in 100 seconds", n)
 		}
 		s.Release(t.Context(), refOf(holder))
 		time.Sleep(time.Second)
 		if got := events(); len(got) != 1 || got[0] != (store.Event{ID: waiter.ID, Token: 2}) {
 			t.Errorf("got %+v, want one event with token 2", got)
 		}
-		before := steps
+		before := steps.Load()
 		time.Sleep(time.Minute)
-		if steps != before {
-			t.Errorf("%d steps without a waiter", steps-before)
+		if n := steps.Load() - before; n != 0 {
+			t.Errorf("%d steps without a waiter", n)
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -26,6 +27,11 @@ const span = 1024
 // another one.
 const tries = 5
 
+// removals is after how many rows that this handle has removed it vacuums the
+// table. Autovacuum looks once a minute, in which a busy service may use 100,000
+// names, each of which leaves a row version and an index entry.
+const removals = 5000
+
 // backend is the table, as package kv needs it.
 type backend struct {
 	pool    *pgxpool.Pool
@@ -37,9 +43,12 @@ type backend struct {
 	lockOne, lockAll, readOne, readAll, clock, write, remove, names, sweep string
 	insert, drop, prolong                                                  string
 
-	mu     sync.Mutex
-	closed bool
-	link   *listener
+	removed atomic.Int64 // rows, since the last vacuum
+
+	mu        sync.Mutex
+	closed    bool
+	vacuuming bool
+	link      *listener
 }
 
 func newBackend(pool *pgxpool.Pool, o Options) (*backend, error) {
@@ -216,7 +225,37 @@ func (b *backend) commit(ctx context.Context, conn *pgxpool.Conn, names []string
 		work.Queue(b.remove, removed)
 	}
 	work.Queue("COMMIT")
-	return conn.SendBatch(ctx, work).Close()
+	if err := conn.SendBatch(ctx, work).Close(); err != nil {
+		return err
+	}
+	b.dropped(len(removed))
+	return nil
+}
+
+// dropped counts rows that were removed and vacuums the table now and then.
+func (b *backend) dropped(rows int) {
+	if rows == 0 || b.removed.Add(int64(rows)) < removals {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed || b.vacuuming {
+		return
+	}
+	b.removed.Store(0)
+	b.vacuuming = true
+	go b.vacuum()
+}
+
+// vacuum makes room for new rows. It blocks no other call. If this user does not
+// own the table, the server does nothing, and autovacuum has to be enough.
+func (b *backend) vacuum() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	b.pool.Exec(ctx, "VACUUM (SKIP_LOCKED, TRUNCATE FALSE) "+b.table)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.vacuuming = false
 }
 
 // Names implements [kv.Backend].
@@ -235,7 +274,8 @@ func (b *backend) Names(ctx context.Context) ([]string, error) {
 
 // Sweep implements [kv.Sweeper]. It passes over rows that a transaction uses.
 func (b *backend) Sweep(ctx context.Context) error {
-	_, err := b.pool.Exec(ctx, b.sweep)
+	tag, err := b.pool.Exec(ctx, b.sweep)
+	b.dropped(int(tag.RowsAffected()))
 	return b.outcome(err)
 }
 

@@ -83,8 +83,8 @@ func (s *Store) checkTable(ctx context.Context, warn func(topic, format string, 
 	case persistence != "p":
 		warn("table", "it is not a permanent table: a crash of the server loses all locks")
 	}
-	if fill > 70 {
-		warn("table", "its fillfactor is %d: with 50 renewals leave the index alone", fill)
+	if fill > 85 {
+		warn("table", "its fillfactor is %d: with 70 renewals leave the index alone", fill)
 	}
 	if indexes > 1 {
 		warn("table", "it has %d indexes: each renewal writes into all of them; the primary key is enough", indexes)

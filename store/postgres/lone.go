@@ -116,6 +116,7 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 	case err != nil:
 		return b.outcome(err)
 	case tag.RowsAffected() == 1:
+		b.dropped(1)
 		return nil
 	}
 	return s.Store.Release(ctx, ref)

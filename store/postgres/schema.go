@@ -15,7 +15,7 @@ import (
 // that id and nothing else, and its token, short and deadline are in the columns:
 // one statement can then grant, renew or release it.
 //
-// Half of each page is left free, so
+// Some of each page is left free, so
 // that a renewal writes the new version of a row beside the old one and touches
 // no index. There is no index on expires: it would undo this.
 const schemaSQL = `CREATE TABLE IF NOT EXISTS %[1]s (
@@ -25,7 +25,7 @@ const schemaSQL = `CREATE TABLE IF NOT EXISTS %[1]s (
 	lone    bytea,
 	token   bigint NOT NULL DEFAULT 0,
 	short   integer NOT NULL DEFAULT 0
-) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.1);
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.1);
 CREATE SEQUENCE IF NOT EXISTS %[2]s AS bigint CACHE 1;
 `
 
