@@ -147,17 +147,3 @@ func TestHandOver(t *testing.T) {
 		{"readers come after it", "wA rA rA", "join 0, sendBackground 0, join 1, join 2, handOver 0", "gaf", "wake 1, unwanted"},
 	})
 }
-
-func TestReadersShareAHold(t *testing.T) {
-	run(t, []scenario{
-		{"an empty queue", "rA rA", "share 0 2", "ii", ""},
-		{"all that follow", "rA rA", "join 0, sendBackground 0, join 1, share 0 2", "gg", "unwanted"},
-		{"one of two", "rA rA", "join 0, sendBackground 0, join 1, share 0 1", "gf", ""},
-		{"an asker under way is left out", "rA rA", "join 0, sendInline 0, join 1, share 0 2", "ag", ""},
-		{"one that is about to ask", "rA rA", "join 0, join 1, share 0 1", "ga", "wake 1"},
-		{"another kind is left out", "rA rB rA", "join 0, join 1, join 2, share 0 3", "gag", "wake 2"},
-		{"one that stands alone is left out", "rx", "join 0, sendBackground 0, share 2 1", "f", ""},
-		{"a writer", "wA", "join 0, sendBackground 0, share 0 1", "f", ""},
-		{"not past a writer", "rA wA rA", "join 0, join 1, join 2, share 0 3", "gaw", "wake 1"},
-	})
-}

@@ -62,7 +62,7 @@ func (c *caller) checkActions(e event, before []State) {
 	woken := make(map[*Waiter]bool)
 	for _, a := range c.actions {
 		if w := a.Wake; w != nil {
-			due := w.State == Asking || w.State == Failed || w.State == Granted && (e.op == grant || e.op == share)
+			due := w.State == Asking || w.State == Failed || w.State == Granted && e.op == grant
 			if !due || woken[w] {
 				c.wrong("waiter %v was woken in state %v, or twice", w.Value, w.State)
 			}
@@ -172,12 +172,10 @@ func (c *caller) checkAnswers() {
 		}
 	}
 	for _, kind := range kinds {
-		var writers, readers, got []*Waiter
+		var writers, got []*Waiter
 		for _, w := range c.front() {
 			if c.servable(w, kind) && writer(w) {
 				writers = append(writers, w)
-			} else if c.servable(w, kind) {
-				readers = append(readers, w)
 			}
 		}
 		if w := c.q.Servable(&kind); w != nil {
@@ -185,11 +183,6 @@ func (c *caller) checkAnswers() {
 		}
 		if !slices.Equal(got, writers) {
 			c.wrong("Servable(%v) is %v, want %v", kind, got, writers)
-		}
-		got = nil
-		c.q.Readers(&kind, func(w *Waiter) { got = append(got, w) })
-		if !slices.Equal(got, readers) {
-			c.wrong("Readers(%v) are %v, want %v", kind, got, readers)
 		}
 	}
 }

@@ -40,7 +40,6 @@ const (
 	fail                     // place n fails, in the way of failures[arg]
 	discard                  // place n is given up
 	handOver                 // a hold of kinds[n] is free for the writer at the front
-	share                    // a hold of kinds[n] is joined by arg readers at most
 )
 
 type event struct {
@@ -49,7 +48,7 @@ type event struct {
 }
 
 var opNames = []string{
-	"join", "sendInline", "sendBackground", "detach", "leave", "bypass", "grant", "fail", "discard", "handOver", "share",
+	"join", "sendInline", "sendBackground", "detach", "leave", "bypass", "grant", "fail", "discard", "handOver",
 }
 
 func (e event) String() string { return fmt.Sprintf("%s %d %d", opNames[e.op], e.n, e.arg) }
@@ -139,7 +138,6 @@ func (c *caller) events() (list []event) {
 	for i, kind := range kinds {
 		if slices.ContainsFunc(c.waiters, func(w *Waiter) bool { return *w.Kind == kind }) {
 			add(handOver, i, 0)
-			add(share, i, 1, len(c.waiters))
 		}
 	}
 	return list
@@ -178,8 +176,6 @@ func (c *caller) apply(e event) {
 		}
 	case handOver:
 		c.handOver(kinds[e.n])
-	case share:
-		c.share(kinds[e.n], e.arg)
 	}
 	c.note()
 }
@@ -260,18 +256,6 @@ func (c *caller) handOver(kind Kind) {
 		}
 		c.serve(w)
 	}
-}
-
-func (c *caller) share(kind Kind, most int) {
-	c.q.Readers(&kind, func(w *Waiter) {
-		if w.Mode != store.Shared || !c.servable(w, kind) {
-			c.wrong("waiter %v cannot take a reader's hold of kind %v", w.Value, kind)
-		}
-		if most > 0 {
-			c.serve(w)
-			most--
-		}
-	})
 }
 
 // collect keeps actions, whose memory the queue reuses.

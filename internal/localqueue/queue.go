@@ -76,21 +76,6 @@ func (q *Queue) Servable(kind *Kind) *Waiter {
 	return w
 }
 
-// Readers calls f for each reader at the front to which a grant of that kind can
-// be given. f may serve the reader that it is called for.
-func (q *Queue) Readers(kind *Kind, f func(*Waiter)) {
-	if q.mode != store.Shared {
-		return
-	}
-	for w, n := q.head, q.front; n > 0; n-- {
-		next := w.next
-		if w.servable(kind) {
-			f(w)
-		}
-		w = next
-	}
-}
-
 func (w *Waiter) servable(kind *Kind) bool {
 	inline := w.State == Asking && w.Place.Phase == Inline
 	return *w.Kind == *kind && !kind.Alone && !inline
