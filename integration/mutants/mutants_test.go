@@ -11,7 +11,7 @@
 //
 //	go test ./mutants -v                           # all apply, and the first is killed
 //	go test ./mutants -v -mutants.all              # all are killed; this takes minutes
-//	go test ./mutants -v -mutants.only='baton|late' # mutants with such names
+//	go test ./mutants -v -mutants.only='grant|late' # mutants with such names
 package mutants
 
 import (

@@ -2,6 +2,7 @@ package mutants
 
 import (
 	"errors"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -11,15 +12,31 @@ import (
 // namedTest is a test of the library that has to kill a mutant.
 type namedTest struct{ folder, name string }
 
-// parseTest reads "folder TestName", the folder from the root of the repository.
+// parseTest reads "folder TestName", the folder from the root of the repository. The
+// test has to exist.
 func parseTest(t *testing.T, text string) namedTest {
 	t.Helper()
-	folder, name, ok := strings.Cut(text, " ")
-	if !ok || !strings.HasPrefix(name, "Test") {
-		t.Fatalf("%q names no test", text)
+	folder, name, _ := strings.Cut(text, " ")
+	by := namedTest{folder, name}
+	files, err := filepath.Glob(filepath.Join(by.path(), "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	return namedTest{folder, name}
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(source), "\nfunc "+name+"(t *testing.T) {") {
+			return by
+		}
+	}
+	t.Fatalf("there is no test %q", text)
+	return by
 }
+
+// path returns the folder of the test, from this one.
+func (by namedTest) path() string { return filepath.Join("..", "..", filepath.FromSlash(by.folder)) }
 
 // hunt runs the test with the mutant, and returns nil if the test passes. The test
 // has to pass without the mutant.
@@ -45,13 +62,12 @@ func (by namedTest) hunt(t *testing.T, m mutant, planted string) *kill {
 // fails.
 func (by namedTest) run(t *testing.T, m mutant, planted string) (output string, ok bool) {
 	t.Helper()
-	folder := filepath.Join("..", "..", filepath.FromSlash(by.folder))
-	program := compile(t, m, planted, folder)
+	program := compile(t, m, planted, by.path())
 	if program == "" {
 		return "it does not compile", false
 	}
 	run := exec.Command(program, "-test.v", "-test.timeout=2m", "-test.run=^"+by.name+"$")
-	run.Dir = folder
+	run.Dir = by.path()
 	text, err := run.CombinedOutput()
 	var failed *exec.ExitError
 	if err != nil && !errors.As(err, &failed) {
