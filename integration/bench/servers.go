@@ -72,7 +72,7 @@ func (s *servers) versions() (string, error) {
 	if err := c.QueryRow(in, "SELECT split_part(current_setting('server_version'), ' ', 1)").Scan(&postgres); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("Redis %s, etcd %s, PostgreSQL %s", redis[1], status.Version, postgres), nil
+	return fmt.Sprintf("Redis %s, PostgreSQL %s, etcd %s", redis[1], postgres, status.Version), nil
 }
 
 // clear deletes all keys and rows of the servers. What a killed worker left behind would

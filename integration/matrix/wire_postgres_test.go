@@ -57,7 +57,7 @@ type postgresWire struct {
 	repaired chan struct{} // closed when a mute wire is mended
 }
 
-var lostReply = errors.New("the connection is broken, by order of the test")
+var errLostReply = errors.New("the connection is broken, by order of the test")
 
 func (w *postgresWire) mend() {
 	w.mute.Lock()
@@ -87,12 +87,12 @@ func (w *postgresWire) call(ctx context.Context, what request, do func(ctx conte
 	case muted:
 		select {
 		case <-repaired:
-			return lostReply
+			return errLostReply
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	case how == cut:
-		return lostReply
+		return errLostReply
 	case how == late:
 		select {
 		case <-time.After(lateBy):

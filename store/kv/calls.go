@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/model"
@@ -81,13 +82,20 @@ type batch struct {
 }
 
 // Renew implements [store.Store]: one Update for each Options.Batch names. If
-// such an Update fails, each of its names is tried alone, since one name that
-// is blocked must not cost the other holds their leases.
+// such an Update fails, or takes half of the time that ctx leaves, each of its
+// names is tried alone, since one name that is blocked must not cost the other
+// holds their leases.
 func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
 	results := make([]error, len(holds))
 	for group := range slices.Chunk(byName(holds), s.opts.Batch) {
-		err := s.renew(ctx, results, group)
-		if err == nil || len(group) == 1 {
+		if len(group) == 1 {
+			s.renew(ctx, results, group)
+			continue
+		}
+		together, cancel := halfOf(ctx)
+		err := s.renew(together, results, group)
+		cancel()
+		if err == nil {
 			continue
 		}
 		done := make(chan struct{}, len(group))
@@ -102,6 +110,15 @@ func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
 		}
 	}
 	return results
+}
+
+// halfOf returns a context that lasts half as long as ctx.
+func halfOf(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Until(deadline)/2)
 }
 
 // renew makes one Update and writes the results of its holds.

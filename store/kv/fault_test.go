@@ -371,12 +371,37 @@ func TestRenewalsDoNotShareTheirFate(t *testing.T) {
 	})
 }
 
+// TestRenewalThatBlocks: one name that is locked until the call's ctx ends costs
+// the other holds nothing.
+func TestRenewalThatBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &picky{backend: backend{table: newTable()}, blocks: "n1"}
+		s := open(t, b, nil)
+		var refs []store.Ref
+		for n := range 3 {
+			req := request(fmt.Sprintf("n%d", n), n+1, false)
+			if req.Name != b.blocks {
+				hold(t, s, req)
+			}
+			refs = append(refs, refOf(req))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		for i, err := range s.Renew(ctx, refs) {
+			if blocked := refs[i].Name == b.blocks; blocked != (err != nil) || blocked && certain(err) {
+				t.Errorf("%s: got %v", refs[i].Name, err)
+			}
+		}
+	})
+}
+
 // picky is a backend that fails every step with one name in it.
 type picky struct {
 	backend
-	mu    sync.Mutex
-	bad   string
-	steps int
+	mu     sync.Mutex
+	bad    string
+	blocks string // a step with this name lasts until its ctx ends
+	steps  int
 }
 
 func (p *picky) Update(ctx context.Context, names []string, f func(i int, r *kv.Record)) error {
@@ -384,8 +409,12 @@ func (p *picky) Update(ctx context.Context, names []string, f func(i int, r *kv.
 	p.steps++
 	p.mu.Unlock()
 	for _, name := range names {
-		if name == p.bad {
+		switch name {
+		case p.bad:
 			return errCommit
+		case p.blocks:
+			<-ctx.Done()
+			return ctx.Err()
 		}
 	}
 	return p.backend.Update(ctx, names, f)

@@ -118,6 +118,39 @@ func TestGuardKeepsTheLock(t *testing.T) {
 	}
 }
 
+// TestGuardDoesNotBlockOtherRenewals: while one lock is guarded, the others of the
+// same call are renewed.
+func TestGuardDoesNotBlockOtherRenewals(t *testing.T) {
+	s := start(t)
+	locks, c := open(t, s.url), connect(t, s.url)
+	var refs []store.Ref
+	for n, name := range []string{"a", "guarded", "z"} {
+		req := request(name, n+1, false)
+		g := hold(t, locks, req)
+		refs = append(refs, refOf(req))
+		if name != "guarded" {
+			continue
+		}
+		tx, err := c.Begin(t.Context())
+		if err == nil {
+			err = postgres.Guard(t.Context(), tx, held{name, g.Token})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback(context.Background())
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
+	defer cancel()
+	errs := locks.Renew(ctx, refs)
+	if errs[0] != nil || errs[2] != nil {
+		t.Errorf("locks that are not guarded: got %v", errs)
+	}
+	if errs[1] == nil || certain(errs[1]) {
+		t.Errorf("the guarded lock: got %v, want an unknown outcome", errs[1])
+	}
+}
+
 // TestGuardAfterTakeover: a transaction of a holder that has lost the lock does
 // not commit, also under REPEATABLE READ with a snapshot from before.
 func TestGuardAfterTakeover(t *testing.T) {

@@ -92,7 +92,7 @@ func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, er
 	case err == nil:
 		s.Created(1)
 		return store.Grant{Held: true, Token: uint64(token), Short: short, TTL: req.TTL, Holds: 1}, nil
-	case errors.Is(err, pgx.ErrNoRows):
+	case errors.Is(err, pgx.ErrNoRows), rolledBack(err):
 		s.busy.note(req.Name)
 		return s.Store.Acquire(ctx, req)
 	}
@@ -113,9 +113,9 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 	b := s.backend
 	tag, err := b.pool.Exec(during, b.drop, []byte(ref.Name), []byte(ref.ID))
 	switch {
-	case err != nil:
+	case err != nil && !rolledBack(err):
 		return b.outcome(err)
-	case tag.RowsAffected() == 1:
+	case err == nil && tag.RowsAffected() == 1:
 		b.dropped(1)
 		return nil
 	}
@@ -164,8 +164,13 @@ func (s *Store) prolong(ctx context.Context, refs []store.Ref) map[string]bool {
 		names[i], ids[i], leases[i] = []byte(ref.Name), []byte(ref.ID), ref.TTL.Microseconds()
 		shortest = min(shortest, ref.TTL)
 	}
-	// A row that is locked must not hold up the others until their leases end.
-	during, cancel := context.WithTimeout(during, shortest/4)
+	// A row that is locked must not hold up the others until their leases end, or
+	// the caller's time: after this the rows are tried in another way.
+	wait := shortest / 4
+	if deadline, ok := ctx.Deadline(); ok {
+		wait = min(wait, time.Until(deadline)/3)
+	}
+	during, cancel := context.WithTimeout(during, wait)
 	defer cancel()
 	rows, err := s.backend.pool.Query(during, s.backend.prolong, names, ids, leases)
 	if err != nil {

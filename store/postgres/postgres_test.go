@@ -22,7 +22,7 @@ func conform(t *testing.T, parameters string) {
 		Peer: func(t testing.TB, _ store.Store) store.Store { return opened(t, url) },
 		Plant: func(t testing.TB, _ store.Store, name string) {
 			c := connect(t, s.url)
-			if _, err := c.Exec(t.Context(), "INSERT INTO dlock_locks VALUES ($1, 'a value of another program', now())", []byte(name)); err != nil {
+			if _, err := c.Exec(t.Context(), "INSERT INTO dlock_locks VALUES ($1, 'a value of another program', now() + interval '1 hour')", []byte(name)); err != nil {
 				t.Fatal(err)
 			}
 		},
