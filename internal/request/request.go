@@ -123,16 +123,20 @@ func (r *Request) Sent() time.Time {
 // of ctx, and ends with ctx, the timeout or Close. If it is cut its outcome is
 // unknown. Errors of contexts are replaced: the caller looks at ctx itself.
 func (r *Request) Send(ctx context.Context) Answer {
-	d, now := r.sender, time.Now()
+	return r.send(ctx, time.Now(), min(r.config.Timeout, r.config.TTL))
+}
+
+func (r *Request) send(ctx context.Context, now time.Time, timeout time.Duration) Answer {
+	d := r.sender
 	if d.closing.Load() {
 		return Answer{Outcome: Refused, Err: store.ErrClosed}
 	}
 	r.begin(now)
-	shared := d.acquires.within(now, min(r.config.Timeout, r.config.TTL))
+	shared := d.acquires.within(now, timeout)
 	if ctx == context.Background() {
 		g, err := d.store.Acquire(shared, r.req)
 		if err != nil {
-			err = explain(err, shared.Err() != nil, r.config.Timeout)
+			err = explain(err, shared.Err() != nil, timeout)
 		}
 		shared.leave()
 		return r.answered(g, err, now)
@@ -140,7 +144,7 @@ func (r *Request) Send(ctx context.Context) Answer {
 	call := &callContext{caller: ctx, shared: shared}
 	g, err := d.store.Acquire(call, r.req)
 	if err != nil {
-		err = explain(err, call.Err() != nil, r.config.Timeout)
+		err = explain(err, call.Err() != nil, timeout)
 	}
 	call.end()
 	return r.answered(g, err, now)
@@ -213,10 +217,11 @@ func (r *Request) MayBePresent() bool {
 // with ErrUnavailable after that. It returns early when ctx ends or stop closes,
 // with an unknown outcome.
 func (r *Request) Try(ctx context.Context, stop <-chan struct{}) Answer {
-	deadline := time.Now().Add(r.config.Timeout)
+	now := time.Now()
+	deadline := now.Add(r.config.Timeout)
 	pause := Backoff{Limit: min(time.Second, r.config.Timeout/10)}
-	for {
-		a := r.Send(ctx)
+	for ; ; now = time.Now() {
+		a := r.send(ctx, now, deadline.Sub(now))
 		switch a.Outcome {
 		case Queued: // a store that has it wait all the same
 			return Answer{Outcome: Refused, Err: store.ErrHeld, HeldBy: a.HeldBy}

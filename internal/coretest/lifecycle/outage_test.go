@@ -76,6 +76,27 @@ func TestContextlessWaitEndsOnAStoreThatNeverAnswers(t *testing.T) {
 	})
 }
 
+// A try that repeats its request is bounded by StoreTimeout as a whole, also if its last request
+// is never answered.
+func TestTryIsBoundedAsAWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := coretest.NewSpy(memory.New())
+		m := coretest.Open(t, s, &dlock.Options{StoreTimeout: 5 * time.Second}).Mutex("m")
+		s.OnAcquire(func(ctx context.Context, _ store.Request) (store.Grant, error) {
+			if s.Acquires.Load() == 1 {
+				time.Sleep(4 * time.Second)
+				return store.Grant{}, coretest.ErrDown
+			}
+			return store.Grant{}, coretest.Hang(ctx)
+		})
+		start := time.Now()
+		_, err := m.TryLockContext(t.Context())
+		coretest.WantError(t, err, "trylock", "m", dlock.ErrUnavailable)
+		assert.Equal(t, 5*time.Second, time.Since(start))
+		s.Recover()
+	})
+}
+
 // As long as the store answers, the wait goes on, however long the lock is held.
 func TestContextlessWaitOutlastsManyTTLs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
