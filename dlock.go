@@ -1,6 +1,6 @@
 // Package dlock replaces [sync.Mutex] and [sync.RWMutex] with locks that hold
-// between processes. A store keeps them: Redis, etcd, a quorum of independent
-// servers, or memory for tests and single processes.
+// between processes. A store keeps them: Redis, etcd, PostgreSQL, a quorum of
+// independent servers, or memory for tests and single processes.
 //
 //	client, err := dlock.New(memory.New(), nil)
 //	...
