@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/redis/rueidis"
 
@@ -16,11 +17,19 @@ func KeysOf(name string) []string {
 	return []string{n.counter, n.lock, n.order}
 }
 
+// scriptsByLimit are the scripts for each limit of the listed form, made once: to make
+// them takes longer than most tests.
+var scriptsByLimit sync.Map
+
 // OpenListed is Open with another limit of the listed form.
 func OpenListed(url string, listed int) (*Store, error) {
 	s, err := Open(url)
 	if err == nil {
-		s.scripts = newScripts(listed)
+		made, ok := scriptsByLimit.Load(listed)
+		if !ok {
+			made, _ = scriptsByLimit.LoadOrStore(listed, newScripts(listed))
+		}
+		s.scripts = made.(*scripts)
 	}
 	return s, err
 }
