@@ -61,6 +61,12 @@ func (k *heldList) take() (h *Hold, live bool) {
 	return h, live
 }
 
+func (k *heldList) empty() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.live)+len(k.lost) == 0
+}
+
 // sharedLists are the held lists of owners that were named by As, in one mode of one
 // lock. A list without holds is not kept.
 type sharedLists struct {
@@ -90,7 +96,7 @@ func (s *sharedLists) take(o Owner) (h *Hold, live bool) {
 		return nil, false
 	}
 	h, live = k.take()
-	if len(k.live)+len(k.lost) == 0 {
+	if k.empty() {
 		delete(s.lists, o)
 	}
 	return h, live

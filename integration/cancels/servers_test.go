@@ -94,10 +94,12 @@ func startEtcd(t *testing.T) *server {
 
 func startPostgres(t *testing.T) *server {
 	s := postgrestest.Start(t)
-	url := s.URL()
-	if err := migrate(url); err != nil {
+	plain := s.URL()
+	if err := migrate(plain); err != nil {
 		t.Fatal(err)
 	}
+	// A pool that grows when it is busy would be taken for a leak.
+	url := plain + "&pool_min_conns=2&pool_max_conns=2"
 	p := etcdtest.StartProxy(t, s.Addr) // it knows bytes only
 	direct, err := postgres.Open(t.Context(), url)
 	if err != nil {
@@ -117,7 +119,7 @@ func startPostgres(t *testing.T) *server {
 			if _, err := direct.List(ctx); err != nil { // looks at every name
 				return strings.Split(strings.Repeat("unknown: "+err.Error()+"\n", 1000), "\n")
 			}
-			c, err := pgx.Connect(ctx, url)
+			c, err := pgx.Connect(ctx, plain)
 			if err != nil {
 				return strings.Split(strings.Repeat("unknown: "+err.Error()+"\n", 1000), "\n")
 			}

@@ -220,6 +220,7 @@ func (r *Request) Try(ctx context.Context, stop <-chan struct{}) Answer {
 	now := time.Now()
 	deadline := now.Add(r.config.Timeout)
 	pause := Backoff{Limit: min(time.Second, r.config.Timeout/10)}
+	var trouble error
 	for ; ; now = time.Now() {
 		a := r.send(ctx, now, deadline.Sub(now))
 		switch a.Outcome {
@@ -231,6 +232,8 @@ func (r *Request) Try(ctx context.Context, stop <-chan struct{}) Answer {
 		if ctx.Err() != nil {
 			return a
 		}
+		a.Err = reason(trouble, a.Err)
+		trouble = a.Err
 		wait := pause.Next()
 		if !time.Now().Add(wait).Before(deadline) {
 			return Answer{Outcome: Refused, Err: unavailable(a.Err)}

@@ -81,7 +81,18 @@ func explain(err error, ended bool, timeout time.Duration) error {
 	if !ended {
 		return fmt.Errorf("the store gave up: %v", err)
 	}
-	return fmt.Errorf("no reply from the store within %v: %v", timeout, err)
+	return fmt.Errorf("%w within %v: %v", errNoReply, timeout, err)
+}
+
+var errNoReply = errors.New("no reply from the store")
+
+// reason is the error to report after two attempts that had unknown outcomes. A
+// reply says more about the cause than the silence that came after it.
+func reason(earlier, latest error) error {
+	if earlier == nil || !errors.Is(latest, errNoReply) || errors.Is(earlier, errNoReply) {
+		return latest
+	}
+	return fmt.Errorf("%v, and before that: %w", latest, earlier)
 }
 
 // ErrUnavailable is what ends a request about which the store has confirmed
