@@ -35,17 +35,18 @@ type Handle struct {
 	Value any // the caller's
 
 	owner *ownerHold
-	ended atomic.Bool // err is set; lets Live be read without the shard
 
 	// Guarded by the shard.
-	next, prev *Handle // among the handles of the ownerHold that hold
-	err        error   // why it is held no longer; nil while it is
-	delivered  bool    // its caller has it: its loss is told
-	unlocked   bool
+	next, prev *Handle                 // among the handles of the ownerHold that hold
+	err        error                   // why it is held no longer; nil while it is
 	done       chan struct{}           // made when first asked for
 	inDo       context.CancelCauseFunc // of the one context that Do made
 	contexts   map[context.Context]context.CancelCauseFunc
 	onLost     func() // see OnLost
+	delivered  bool   // its caller has it: its loss is told
+	unlocked   bool
+
+	ended atomic.Bool // err is set; lets Live be read without the shard
 }
 
 // add adds a handle. The shard is locked and the owner's turn has not ended.
@@ -273,5 +274,5 @@ func (h *Handle) Count() int {
 	sh := h.shard()
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	return h.owner.owner.live
+	return int(h.owner.owner.live)
 }
