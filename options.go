@@ -209,8 +209,8 @@ func (c *Client) config(name string, opts []LockOption) *lockConfig {
 }
 
 func (k *lockConfig) check(minTTL time.Duration) error {
-	if k.Name == "" || len(k.Name) > MaxNameLen {
-		return fmt.Errorf("%w: %d bytes, 1 to %d are allowed", ErrInvalidName, len(k.Name), MaxNameLen)
+	if err := validName(k.Name); err != nil {
+		return err
 	}
 	if k.MaxHold < 0 {
 		return fmt.Errorf("%w: MaxHold %v is negative", ErrInvalidTTL, k.MaxHold)
