@@ -7,6 +7,8 @@ COVER_MIN = 90
 COVER = github.com/dlock-go/dlock \
 	github.com/dlock-go/dlock/watchdog \
 	github.com/dlock-go/dlock/store/memory \
+	github.com/dlock-go/dlock/store/model \
+	github.com/dlock-go/dlock/store/kv \
 	github.com/dlock-go/dlock/store/redis \
 	github.com/dlock-go/dlock/store/quorum \
 	github.com/dlock-go/dlock/fence \
@@ -22,7 +24,7 @@ help:
 	@echo "make bench-peers  dlock beside other libraries, into docs/benchmarks.md: a quarter of an hour"
 	@echo "make bench-quorum the quorum store beside redsync, into docs/quorum.md: four minutes"
 	@echo "make cover    coverage of the core packages, at least $(COVER_MIN)% each"
-	@echo "make mutants  the conformance suite against faulty stores, the simulation against planted faults"
+	@echo "make mutants  the conformance suite against faulty stores, the simulation and some tests against planted faults"
 	@echo "make fuzz     every fuzz target for FUZZTIME=$(FUZZTIME)"
 	@echo "make prove    what make test does a little of, for half an hour; prove-long: more, for two"
 

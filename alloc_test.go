@@ -4,24 +4,24 @@ import (
 	"testing"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/coretest"
 	"github.com/dlock-go/dlock/store/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// Re-entry costs its handle: one allocation, and no call of the store.
+// Re-entry allocates its handle and nothing else, and makes no store call.
 func TestReentryAllocatesItsHandleOnly(t *testing.T) {
-	// So many that what the client makes in the background, once, is less than
-	// one for each.
+	// So many runs that a few allocations in the background do not count.
 	const runs = 20_000
-	s := newSpy(memory.New())
+	s := coretest.NewSpy(memory.New())
 	c, err := dlock.New(s, nil)
 	require.NoError(t, err)
 	rw := c.RWMutex("m")
-	for name, f := range map[string]locker{"write": rw, "mutex": c.Mutex("m")} {
-		h := mustLock(t, t.Context(), f)
+	for name, f := range map[string]coretest.Locker{"write": rw, "mutex": c.Mutex("m")} {
+		h := coretest.MustLock(t, t.Context(), f)
 		ctx := h.Context(t.Context())
-		calls := s.calls()
+		calls := s.Calls()
 		got := testing.AllocsPerRun(runs, func() {
 			nested, err := f.LockContext(ctx)
 			if err != nil {
@@ -32,10 +32,10 @@ func TestReentryAllocatesItsHandleOnly(t *testing.T) {
 			}
 		})
 		assert.EqualValues(t, 1, got, name)
-		assert.Equal(t, calls, s.calls(), name)
+		assert.Equal(t, calls, s.Calls(), name)
 		require.NoError(t, h.Unlock())
 	}
-	h := mustRLock(t, t.Context(), rw)
+	h := coretest.MustRLock(t, t.Context(), rw)
 	ctx := h.Context(t.Context())
 	assert.EqualValues(t, 1, testing.AllocsPerRun(runs, func() {
 		nested, err := rw.RLockContext(ctx)

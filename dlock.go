@@ -1,6 +1,6 @@
 // Package dlock replaces [sync.Mutex] and [sync.RWMutex] with locks that hold
-// between processes, over a store: Redis, etcd, a quorum of independent servers, or
-// memory for tests and single processes.
+// between processes. A store keeps them: Redis, etcd, PostgreSQL, a quorum of
+// independent servers, or memory for tests and single processes.
 //
 //	client, err := dlock.New(memory.New(), nil)
 //	...
@@ -10,64 +10,50 @@
 //
 // # Holding
 //
-// A hold is a lease at the store that the client renews for as long as it is
-// held. Should it be lost all the same, because the store cannot be reached or
-// has lost its data, the holder is told before the store could grant the lock
-// to anyone else: Hold.Done closes, the context of Do is cancelled, and
-// Options.OnLost is called. Between the last confirmed request and the end of
-// its lease a margin of 1 % + 2 ms is kept for clocks that run unequally.
+// A hold is a lease at the store. The client renews it for as long as it is held. A
+// hold can still be lost: the store cannot be reached for too long, or has lost its
+// data. Then the holder is told before the store can grant the lock to another
+// owner. Hold.Done closes, the context of Do is cancelled, and Options.OnLost is
+// called. A hold ends here by a margin of 1 % + 2 ms before its lease ends at the
+// store, since clocks run at different rates.
 //
 // No lock service can stop a process that was paused for longer than its lease
-// from going on where it was. Where that matters, send Hold.Token, which grows
-// with every grant of a name to a writer, with each access to the resource, and let
-// the resource refuse tokens lower than the highest it has seen; see package fence.
+// from going on where it was. Where that matters, send a token with each access to
+// the resource: [Hold.Token], or [TokenFor] inside Do. Let the resource refuse tokens
+// lower than the highest it has seen. Package fence shows how.
 //
 // # Reentrancy
 //
-// Locks nest by owner, and the owner travels in the context: Do, and
-// Hold.Context, hand it to what is called inside. See [Owner] for taking it
-// across processes. There are no goroutine ids involved: two goroutines with
-// one context are one owner.
+// Locks nest by owner, and the context carries the owner: the contexts of Do and of
+// Hold.Context have it. See [Owner] for taking it across processes.
+// Goroutine ids play no part: two goroutines with one context are one owner.
 //
 // # Waiting
 //
-// Waiters are served in the order in which they came to the store (a quorum of
-// independent nodes keeps none), one of each process at a time, and are woken by a
-// push, not by polling. Those of one process
-// are served in their own order, and a writer's lock may pass from one to the next
-// without asking the store, within the bounds of Options.LocalHandoffs.
+// Waiters are served in the order in which they came to the store, one of each
+// process at a time. A push wakes them, not polling. (A quorum of independent
+// servers keeps no order.) Waiters of one process are served in their own order.
+// Between them the lock may pass without a call of the store, within the bounds of
+// Options.LocalHandoffs.
 package dlock
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
+	"github.com/dlock-go/dlock/internal/core"
 	"github.com/dlock-go/dlock/store"
-	"github.com/dlock-go/dlock/watchdog"
 )
 
-// Client takes locks from one store. It is safe for concurrent use. One client
-// a process and store is enough, and all that should re-enter each other's
-// locks by context have to share it. Close it when it is no longer used.
+// Client takes locks from one store. It is safe for concurrent use. One client for
+// a process and store is enough; calls that re-enter each other's locks by context
+// have to share it. Close it when it is no longer used.
 type Client struct {
-	store  store.Store
+	core   *core.Client
 	opts   Options
 	minTTL time.Duration
 	log    *slog.Logger
-
-	names    registry
-	pushes   pushes
-	cleaner  cleaner
-	dog      *watchdog.Watchdog
-	calls    calls
-	waiters  atomic.Int64
-	failing  atomic.Bool // the last batch of renewals had an unknown outcome
-	closed   atomic.Bool // Close was called
-	closing  chan struct{}
-	unlisten func()
 }
 
 // New returns a client that takes its locks from s, with the defaults for nil
@@ -89,41 +75,57 @@ func New(s store.Store, opts *Options) (*Client, error) {
 	if err != nil {
 		return nil, &Error{Op: "new", Err: err}
 	}
-	c := &Client{
-		store:   s,
-		opts:    resolved,
-		minTTL:  minTTL,
-		log:     resolved.Logger,
-		closing: make(chan struct{}),
+	if resolved.Observer != nil {
+		s = &observedStore{s, resolved.Observer}
 	}
-	c.calls.base, c.calls.cancel = context.WithCancelCause(context.Background())
-	c.cleaner.client = c
-	c.dog, err = watchdog.New(watchdog.Config{
-		Renew:   c.renew,
-		Expired: c.expired,
-		Timeout: resolved.timeout(resolved.TTL),
-	})
-	if err != nil {
+	c := &Client{opts: resolved, minTTL: minTTL, log: resolved.Logger}
+	cfg := core.Config{
+		Store:      s,
+		Timeout:    resolved.timeout(resolved.TTL),
+		MaxWaiters: resolved.MaxWaiters,
+		Log:        resolved.Logger,
+	}
+	if onLost := resolved.OnLost; onLost != nil {
+		cfg.OnLost = func(h *core.Handle) { onLost(h.Value.(*Hold)) }
+	}
+	if c.core, err = core.New(cfg); err != nil {
 		return nil, &Error{Op: "new", Err: err}
 	}
-	c.unlisten = s.Listen(c.pushes.deliver)
 	return c, nil
 }
 
-// Mutex returns the lock of that name, which excludes everyone else's Mutex and
-// RWMutex of the same name. It makes no call; a bad name or option surfaces
-// when the lock is used. The value is cheap, and any number may exist for one
-// name, but an Unlock has to be called on the value that was locked.
+// Mutex returns the lock with this name. It excludes the holders of every other Mutex
+// and RWMutex with the same name. Mutex makes no call of the store; calls of the lock
+// return the error of a bad name or option. The value is cheap, and any number may
+// exist for one name, but Unlock belongs to the value that was locked.
 func (c *Client) Mutex(name string, opts ...LockOption) *Mutex {
-	return &Mutex{door{client: c, terms: c.terms(name, opts), mode: store.Exclusive}}
+	return &Mutex{c.locker(c.config(name, opts), store.Exclusive)}
 }
 
-// RWMutex returns the readers' and writers' lock of that name. It shares the
-// name with Mutex, which is its writers' side. All that is said of Mutex holds.
+// RWMutex returns the lock with this name for readers and writers. A Mutex with the
+// same name is its writer's side. All that is said of Mutex holds.
 func (c *Client) RWMutex(name string, opts ...LockOption) *RWMutex {
-	t := c.terms(name, opts)
-	return &RWMutex{
-		write: door{client: c, terms: t, mode: store.Exclusive},
-		read:  door{client: c, terms: t, mode: store.Shared},
+	cfg := c.config(name, opts)
+	return &RWMutex{write: c.locker(cfg, store.Exclusive), read: c.locker(cfg, store.Shared)}
+}
+
+func (c *Client) locker(cfg *lockConfig, mode store.Mode) locker {
+	return locker{client: c, config: cfg, mode: mode, owners: new(sharedLists)}
+}
+
+// Close ends the client. Calls that wait return ErrClosed, and later calls return it
+// at once. Holds are released: their handles end with an error that matches
+// ErrNotHeld and ErrClosed, and their contexts are cancelled.
+//
+// Close returns when the store has confirmed the releases, or after twice
+// StoreTimeout. Then it returns an *Error with ErrUnavailable, and what is not
+// confirmed is left to its lease. Calls of the store that Close cuts may delay it
+// until they return. Afterwards nothing of the client runs but OnLost callbacks and
+// calls of the logger that have not returned. The store is not closed. A second
+// Close waits for the first one and returns nil.
+func (c *Client) Close() error {
+	if err := c.core.Close(); err != nil {
+		return &Error{Op: "close", Err: err}
 	}
+	return nil
 }

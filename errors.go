@@ -4,68 +4,75 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/dlock-go/dlock/internal/core"
+	"github.com/dlock-go/dlock/internal/request"
 	"github.com/dlock-go/dlock/store"
 )
 
 // The errors that callers test for with [errors.Is]. Calls return them inside an
-// [*Error], which says what was tried on which lock; Hold.Err and [context.Cause] of a
-// hold's context give them bare.
+// [*Error], which says what was tried on which lock. Hold.Err, and [context.Cause] of a
+// hold's context, return them without one.
 var (
-	// ErrHeld: the lock is busy, or others wait for it. Only the Try forms answer so.
+	// ErrHeld: the lock is busy, or others wait for it. Only the Try forms return it.
 	ErrHeld = store.ErrHeld
-	// ErrLost: the hold was lost before it was released. Its lease ran out
-	// unrenewed, MaxHold was reached, or the store no longer has it. Also for a
-	// grant that arrived after its lease had run out, and for re-entry into a
-	// lost hold.
+	// ErrLost: the hold was lost before it was released. The error text says why. Its
+	// deadline passed without a confirmed renewal, or its lease ran out and is not
+	// renewed. Or MaxHold was reached, or the store says that the hold is gone. A grant
+	// that arrived after its lease had run out, and re-entry into a lost hold, match
+	// ErrLost too.
 	ErrLost = store.ErrLost
-	// ErrNotHeld: this handle, or this *Mutex, holds nothing: it was unlocked before.
-	ErrNotHeld = errors.New("lock is not held")
-	// ErrUpgrade: a writer's lock was asked for under the owner's own reader's
-	// lock while others read too. Waiting could deadlock, so it fails at once.
+	// ErrNotHeld: this handle, or this *Mutex, holds nothing. It was unlocked before.
+	ErrNotHeld = core.ErrNotHeld
+	// ErrUpgrade: the owner has the reader's lock and asks for the writer's, and
+	// other owners read too. Waiting could deadlock, so the call fails at once.
 	ErrUpgrade = store.ErrUpgrade
-	// ErrClosed: the client, or the store under it, was closed.
+	// ErrClosed: the client, or its store, was closed.
 	ErrClosed = store.ErrClosed
 	// ErrInvalidName: a name is empty or longer than [MaxNameLen] bytes.
 	ErrInvalidName = errors.New("invalid lock name")
 	// ErrInvalidOwner: an owner is the zero Owner, or its text is malformed.
 	ErrInvalidOwner = errors.New("invalid owner")
-	// ErrInvalidTTL: a duration is out of range: negative, under the store's
-	// minimum or over [MaxTTL].
+	// ErrInvalidTTL: a duration is negative, under the store's minimum or over
+	// [MaxTTL].
 	ErrInvalidTTL = errors.New("invalid duration")
-	// ErrInvalidOption: another option is out of range, or there is no store.
+	// ErrInvalidOption: another option is out of range or nil, or there is no store.
 	ErrInvalidOption = errors.New("invalid option")
-	// ErrTooManyWaiters: Options.MaxWaiters calls of this client wait already.
-	ErrTooManyWaiters = errors.New("too many waiters")
-	// ErrTooManyHolds: one owner holds one lock 2^31-1 times over.
-	ErrTooManyHolds = errors.New("too many nested holds")
-	// ErrForeignKey: the store has something at the lock's place that dlock did
-	// not write. Waiting does not help.
+	// ErrTooManyWaiters: too many calls of this client wait, or ask the store; see
+	// Options.MaxWaiters.
+	ErrTooManyWaiters = core.ErrTooManyWaiters
+	// ErrTooManyHolds: one owner holds one lock 2^31-1 times.
+	ErrTooManyHolds = core.ErrTooManyHolds
+	// ErrForeignKey: the store has something under the lock's name that dlock did not
+	// write. Waiting does not help; an operator has to look.
 	ErrForeignKey = store.ErrForeignKey
-	// ErrRefused: the store refused the request for good: no permission, memory full.
+	// ErrRefused: the store refused the request, and asking again at once does not
+	// help: no permission, memory full.
 	ErrRefused = store.ErrRefused
-	// ErrUnavailable: the store gave no usable answer for as long as the call
-	// could wait for one. The cause is wrapped beside it.
-	ErrUnavailable = errors.New("store is unavailable")
+	// ErrUnavailable: the store gave no usable answer for as long as the call could
+	// wait for one. The last error of the store is wrapped beside it.
+	ErrUnavailable = request.ErrUnavailable
+	// ErrUnsupported: the store does not have the ability that the call needs, such as
+	// to list names. It matches errors.ErrUnsupported too.
+	ErrUnsupported = store.ErrUnsupported
 )
 
 var (
-	// errNested is ErrLost for re-entry into a lost hold: no retry can help.
-	errNested = fmt.Errorf("%w: re-entry into a lost hold, unlock all of its handles first", ErrLost)
-	// errLate is ErrLost for a grant that ran out on its way.
-	errLate = fmt.Errorf("%w: the grant arrived after its lease had run out", ErrLost)
-	// errClosedHold is what a hold ends with that Client.Close released.
-	errClosedHold = fmt.Errorf("%w: released by Close: %w", ErrNotHeld, ErrClosed)
+	// errZero is what a lock that no Client has made panics with.
+	errZero = fmt.Errorf("%w: the zero Mutex and RWMutex cannot be used, client.Mutex(name) and client.RWMutex(name) make one", ErrInvalidOption)
+	// errNotLocked is what Unlock of a value that holds nothing panics with.
+	errNotLocked = fmt.Errorf("%w by Lock or TryLock of this value: Unlock belongs to the value that was locked, "+
+		"so keep one, or use LockContext and Do", ErrNotHeld)
 )
 
-// Error is what dlock's functions return: the operation, the name of the lock
-// and the cause, for which [errors.Is] and [errors.As] look through it.
+// Error is the error that dlock's functions return: the operation, the name of the
+// lock and the cause. [errors.Is] and [errors.As] find the cause.
 type Error struct {
 	Op   string // "lock", "rlock", "unlock", ...
 	Name string // of the lock; empty where there is none
 	Err  error
 }
 
-// Error renders the operation, the quoted name, cut to 64 bytes, and the cause.
+// Error returns the operation, the quoted name cut to 64 bytes, and the cause.
 func (e *Error) Error() string {
 	if e.Name == "" {
 		return fmt.Sprintf("dlock: %s: %v", e.Op, e.Err)
@@ -78,22 +85,3 @@ func (e *Error) Error() string {
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
-
-// certain reports that a store's error says "certainly not" rather than unknown.
-func certain(err error) bool {
-	for _, refusal := range []error{ErrHeld, ErrUpgrade, ErrLost, ErrForeignKey, ErrRefused, ErrClosed} {
-		if errors.Is(err, refusal) {
-			return true
-		}
-	}
-	return false
-}
-
-// settled reports that after this answer to a release nothing of the id is
-// left. A refusal leaves it where it was.
-func settled(err error) bool {
-	return err == nil || certain(err) && !errors.Is(err, ErrRefused)
-}
-
-// unavailable wraps the last unknown outcome when there is no time for another try.
-func unavailable(cause error) error { return fmt.Errorf("%w: %w", ErrUnavailable, cause) }

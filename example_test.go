@@ -14,8 +14,7 @@ import (
 	"github.com/dlock-go/dlock/store/memory"
 )
 
-// newClient is what a program does once at its start; with Redis or etcd only
-// the store is another one.
+// newClient is what a program does once, at its start. Only the store differs with Redis or etcd.
 func newClient() *dlock.Client {
 	client, err := dlock.New(memory.New(), nil)
 	if err != nil {
@@ -24,8 +23,8 @@ func newClient() *dlock.Client {
 	return client
 }
 
-// Do is the main use: it locks, calls the function and unlocks. The context
-// that the function gets is cancelled should the lock be lost.
+// Do locks, calls the function and unlocks. The context of the function is cancelled if the lock
+// is lost.
 func Example() {
 	client := newClient()
 	defer client.Close()
@@ -39,8 +38,8 @@ func Example() {
 	// Output: 2 <nil>
 }
 
-// Functions that take the same lock may call each other, as long as each hands
-// on the context that it got inside.
+// Functions that take the same lock may call each other, as long as each passes on the context
+// that it got.
 func ExampleMutex_Do_nested() {
 	client := newClient()
 	defer client.Close()
@@ -64,8 +63,8 @@ func ExampleMutex_Do_nested() {
 	// <nil>
 }
 
-// A Mutex is a sync.Locker, so it fits where a sync.Mutex was. Like that, it
-// does not nest, and goroutines that share it exclude each other.
+// A Mutex is a sync.Locker, so it can replace a sync.Mutex. Like a sync.Mutex it does not nest, and
+// goroutines that share it exclude each other.
 func ExampleMutex_Lock() {
 	client := newClient()
 	defer client.Close()
@@ -85,7 +84,7 @@ func ExampleMutex_Lock() {
 	// Output: 100
 }
 
-// As gives a sync.Locker that nests: it locks for one owner each time.
+// As returns a sync.Locker that nests, because it always locks for the same owner.
 func ExampleMutex_As() {
 	client := newClient()
 	defer client.Close()
@@ -99,8 +98,7 @@ func ExampleMutex_As() {
 	// Output: twice
 }
 
-// A job that some process should do, but only one: who finds the lock busy
-// leaves it to the other.
+// One process of several does a job. A process that finds the lock busy leaves the job to the other.
 func ExampleMutex_TryLockContext() {
 	ctx := context.Background()
 	client := newClient()
@@ -122,8 +120,8 @@ func ExampleMutex_TryLockContext() {
 	// <nil>
 }
 
-// A writer that goes on as a reader, without letting another writer in between:
-// it takes the reader's lock under its own writer's lock and unlocks that first.
+// A writer goes on as a reader, and no other writer gets the lock between. It takes the reader's
+// lock under its own writer's lock, and then unlocks the writer's lock.
 func ExampleRWMutex_downgrade() {
 	ctx := context.Background()
 	client := newClient()
@@ -156,9 +154,9 @@ func ExampleRWMutex_downgrade() {
 	// a writer afterwards: true
 }
 
-// An explicit owner crosses to another service in a header, and the lock that
-// the caller holds can be taken again there. Its text is a capability: send it
-// only to services that may act for the caller.
+// An explicit owner travels to another service in a header. The service can take the lock that the
+// caller holds. The text of an owner is a capability: send it only to services that may act for
+// the caller.
 func ExampleParseOwner() {
 	shared := memory.New()
 	shop, _ := dlock.New(shared, nil)             // one process,
@@ -206,8 +204,7 @@ func ExampleParseOwner() {
 	// <nil>
 }
 
-// Goroutines with one context are one owner. Where they should exclude each
-// other, each gets an owner of its own.
+// Goroutines with one context are one owner. To exclude each other, each needs its own owner.
 func ExampleWithOwner() {
 	client := newClient()
 	defer client.Close()
@@ -229,7 +226,7 @@ func ExampleWithOwner() {
 	// <nil>
 }
 
-// account refuses whoever comes with an older lock than it has seen.
+// account refuses tokens lower than the highest that it has seen.
 type account struct {
 	seen    uint64
 	balance int
@@ -243,9 +240,8 @@ func (a *account) set(token uint64, balance int) error {
 	return nil
 }
 
-// The token goes with each access to what the lock protects, here after the
-// lock was lost to someone else without its holder having looked. Reads should
-// carry it too.
+// Send the token with each access to the protected resource, reads too. Here the first holder has
+// lost the lock without noticing, and the resource refuses its token.
 func ExampleHold_Token() {
 	ctx := context.Background()
 	client := newClient()
@@ -270,13 +266,13 @@ func ExampleHold_Token() {
 	// balance: 100
 }
 
-// A job runner holds the lock for as long as the job takes and stops the job
-// when the lock is lost. Here MaxHold takes it away from a job that hangs.
+// A job runner holds the lock while the job runs, and stops the job when the lock is lost. Here
+// MaxHold ends the hold of a job that hangs.
 func ExampleHold_Done() {
 	lost := make(chan string)
 	client, err := dlock.New(memory.New(), &dlock.Options{
 		MaxHold: 100 * time.Millisecond,
-		OnLost:  func(h *dlock.Hold) { lost <- h.Name() }, // for an alarm
+		OnLost:  func(h *dlock.Hold) { lost <- h.Name() }, // send an alarm
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -287,30 +283,30 @@ func ExampleHold_Done() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	finished := make(chan struct{}) // never closed, for this job hangs
+	finished := make(chan struct{}) // never closed, because this job hangs
 	select {
 	case <-finished:
 		fmt.Println("finished")
 	case <-hold.Done():
 		fmt.Println("stopped:", hold.Err())
 	}
-	fmt.Println("told:", <-lost)
+	fmt.Println("lost:", <-lost)
 	fmt.Println(hold.Unlock())
 	// Output:
-	// stopped: lock is lost
-	// told: job/backup
-	// dlock: unlock "job/backup": lock is lost
+	// stopped: lock is lost: MaxHold reached
+	// lost: job/backup
+	// dlock: unlock "job/backup": lock is lost: MaxHold reached
 }
 
-// Without renewal a lock is for one lease, whether its holder lives or not:
-// here, to do a thing at most once in a while over all processes.
+// Without renewal a lock lasts for one lease, also if its holder dies. Here all processes together
+// send at most one mail in that time.
 func ExampleWithoutRenewal() {
 	ctx := context.Background()
 	client := newClient()
 	defer client.Close()
 	lock := client.Mutex("mail/hourly", dlock.WithTTL(2*time.Second), dlock.WithoutRenewal())
 
-	hold, err := lock.TryLockContext(ctx) // and not unlocked before it is over
+	hold, err := lock.TryLockContext(ctx) // not unlocked before its end
 	fmt.Println("sent:", err == nil)
 
 	_, err = lock.TryLockContext(ctx)
@@ -318,15 +314,15 @@ func ExampleWithoutRenewal() {
 
 	<-hold.Done()
 	fmt.Println("over:", hold.Err())
-	hold.Unlock() // so that the client forgets it; says ErrLost, which was meant
+	hold.Unlock() // returns ErrLost as expected, and lets the client forget the hold
 	// Output:
 	// sent: true
 	// too early: true
-	// over: lock is lost
+	// over: lock is lost: its lease ran out and is not renewed
 }
 
-// A second reader's lock for the same owner is a re-entry; a writer's lock
-// under it is an upgrade, which works as long as nobody else reads.
+// Under its reader's lock an owner may take the writer's lock. That upgrade works only if no other
+// owner reads.
 func ExampleRWMutex_RDo() {
 	client := newClient()
 	defer client.Close()
@@ -340,7 +336,7 @@ func ExampleRWMutex_RDo() {
 	})
 	fmt.Println(err)
 
-	config.RLock() // someone else reads
+	config.RLock() // another owner reads
 	err = config.RDo(context.Background(), func(ctx context.Context) error {
 		return config.Do(ctx, func(context.Context) error { return nil })
 	})

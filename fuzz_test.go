@@ -9,7 +9,7 @@ import (
 	"github.com/dlock-go/dlock/store/memory"
 )
 
-// FuzzParseOwner: what is accepted is exactly what String renders.
+// ParseOwner accepts exactly the texts that String returns.
 func FuzzParseOwner(f *testing.F) {
 	for _, s := range []string{
 		"", "0", "0123456789abcdef0123456789abcdef", "0123456789ABCDEF0123456789abcdef", "private:012345",
@@ -37,7 +37,7 @@ func FuzzParseOwner(f *testing.F) {
 	})
 }
 
-// FuzzName: any 1 to 1,024 bytes are a lock's name, and nothing else is.
+// Any 1 to 1,024 bytes are a lock's name, and nothing else is.
 func FuzzName(f *testing.F) {
 	for _, s := range []string{
 		"", "m", "\x00", "\xff", "{a}b", "a\nb", strings.Repeat("x", 1023), strings.Repeat("x", 1024), strings.Repeat("x", 1025),

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestImports: what someone compiles who imports a package of this module,
-// beside the standard library and the module itself.
+// A program that imports a package of this module compiles nothing else but the standard library
+// and these modules.
 func TestImports(t *testing.T) {
 	const module = "github.com/dlock-go/dlock"
 	const wheel = "github.com/RussellLuo/timingwheel"
@@ -18,8 +18,13 @@ func TestImports(t *testing.T) {
 		"":              {wheel},
 		"/store":        nil,
 		"/store/memory": nil,
+		"/store/model":  nil,
+		"/store/kv":     nil,
 		"/store/quorum": nil,
-		"/store/redis":  {rueidis, "golang.org/x/sys"},
+		"/store/postgres": { // pgx and what it brings
+			"github.com/jackc/", "golang.org/x/",
+		},
+		"/store/redis": {rueidis, "golang.org/x/sys"},
 		"/store/etcd": { // the client and what it brings
 			"go.etcd.io/etcd", "go.uber.org/zap", "go.uber.org/multierr", "google.golang.org/", "golang.org/x/",
 			"github.com/gogo/protobuf", "github.com/golang/protobuf", "github.com/grpc-ecosystem/grpc-gateway",
@@ -28,6 +33,7 @@ func TestImports(t *testing.T) {
 		"/fence":            nil,
 		"/fence/redisfence": {rueidis, "golang.org/x/sys"},
 		"/watchdog":         {wheel},
+		"/otel":             {wheel, "go.opentelemetry.io/", "github.com/go-logr/", "github.com/cespare/xxhash"},
 		"/conformance":      nil,
 	}
 	for pkg, roots := range allowed {

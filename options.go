@@ -7,68 +7,85 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/dlock-go/dlock/internal/core"
 	"github.com/dlock-go/dlock/store"
 )
 
 const (
 	// MaxNameLen is the greatest length of a lock's name, in bytes.
 	MaxNameLen = 1024
-	// MaxTTL bounds every lease, so that a slip of units cannot block a lock for years.
+	// MaxTTL is the longest lease, so that a wrong unit cannot block a lock for years.
 	MaxTTL = 366 * 24 * time.Hour
 
-	// shortestTTL is the least that leaves something of a lease when the margin is taken off.
+	// shortestTTL leaves some of a lease after the margin is taken off.
 	shortestTTL = 10 * time.Millisecond
 
 	maxLabel = 128
 )
 
-// Options configure a Client. The zero of each field means the default that
-// its comment states; a value out of range is an error from New.
+// Options configure a Client. The zero value of a field means the default that its
+// comment states. A value out of range is an error of New.
 type Options struct {
-	// TTL is the lease of a hold: how long the store keeps it when its holder
-	// has died. Renewal is automatic, so it does not limit how long a lock can
-	// be held. Shorter frees the lock of a dead holder sooner, longer survives
-	// longer outages of the store. Default 30 s; at least 10 ms and the store's minimum.
+	// TTL is the lease of a hold: how long the store keeps it after its holder has
+	// died. It does not limit how long a lock can be held, because a hold is renewed.
+	// A shorter TTL frees the lock of a dead holder sooner. A longer one survives longer
+	// outages of the store. Default 30 s; at least 10 ms and the store's minimum.
 	TTL time.Duration
-	// WaitTTL is how long a place in the queue, or a grant not yet claimed,
-	// outlives its waiter. Waiters ask the store again every third of it, at
-	// most. Default the lesser of TTL and 5 s; at least 10 ms and the store's minimum.
+	// WaitTTL is how long the store keeps the place of a waiter that has died, or a
+	// grant that its waiter has not renewed. Waiters ask the store again after a third
+	// of it at most. Default the lesser of TTL and 5 s; at least 10 ms and the store's
+	// minimum.
 	WaitTTL time.Duration
-	// StoreTimeout bounds one call of the store; Unlock and the Try forms, which
-	// retry, are bounded by it as a whole. Default a third of the lock's TTL, at most 3 s.
+	// StoreTimeout bounds one call of the store. It also bounds Unlock and the Try forms
+	// as a whole, with their retries. Default a third of the lock's TTL, at most 3 s.
 	StoreTimeout time.Duration
-	// MaxHold caps how long one grant can be held: renewal stops then and the
-	// hold is lost. Default no cap.
+	// MaxHold is how long one grant can be held: the hold is not renewed any longer, and
+	// is lost then. Default no cap.
 	MaxHold time.Duration
-	// MaxWaiters is how many calls of this client may wait at once, over all
-	// names; more fail with ErrTooManyWaiters, and Lock tries again with pauses. Default
-	// 100,000.
+	// MaxWaiters is how many calls of this client may wait for a lock at once, over all
+	// names. Further calls fail with ErrTooManyWaiters, and Lock tries again with pauses.
+	// Calls without an answer to their first request are counted apart. As many of them
+	// are allowed, and at least 1,000, so an outage of the store is bounded too. The Try
+	// forms are not counted. Default 100,000.
 	MaxWaiters int
-	// LocalHandoffs is how often in a row a Mutex, or the writers' side of an
-	// RWMutex, may pass from one goroutine of this client to the next that waits
-	// here, without a call of the store. So passed on it costs microseconds instead of a round
-	// trip; waiters of other processes wait for as many turns, and for no turn
-	// that begins later than 10 ms after the store's grant. Each has a token of
-	// its own. It is also how many readers of this client may, for as long, join one
-	// who has the reader's lock, and share what the store has granted him. Locks of explicit
-	// owners, with MaxHold or without renewal always go through the store.
-	// Default 100, at most 1000; negative: never.
+	// LocalHandoffs is how often in a row a writer's lock may pass from one goroutine
+	// of this client to the next waiter here. Such a hand-over makes no call of the store
+	// and costs microseconds instead of a round trip. Waiters of other processes
+	// wait for that many turns at most, and for no turn that begins later than 10 ms
+	// after the store's grant. Each turn has a token of its own.
+	//
+	// It is also how many readers of this client may join one that has the reader's
+	// lock, within the same 10 ms. They share its hold at the store. Locks of explicit
+	// owners, with MaxHold or without renewal always go through the store. Default 100,
+	// at most 1000. For none, use NoLocalHandoffs; any negative number means the same.
 	LocalHandoffs int
-	// OnLost is called once, on a goroutine of its own, for every grant that is
-	// lost, with the oldest of its handles that is not unlocked yet, after
-	// that handle's Done has closed; if Unlock found the hold gone at the store, with
-	// the handle just unlocked, whose Err is ErrNotHeld. It may block.
+	// OnLost is called once for each grant that is lost. Its argument is the oldest
+	// handle of the grant that is not unlocked yet. Done of the handle is closed before.
+	// If Unlock finds the hold gone at the store, the argument is the handle that was
+	// just unlocked, and its Err is ErrNotHeld. OnLost may block: the calls have
+	// goroutines of their own, at most 64 as long as they return. A grant that never
+	// reached its caller is not reported.
 	OnLost func(*Hold)
-	// Logger gets lost holds, renewals that fail and succeed again, releases that
-	// could not be confirmed, and from Lock and TryLock, on their callers' goroutines,
-	// why they try again or could not tell. Default silent.
+	// Logger gets lost holds, renewals that begin to fail and that succeed again, and
+	// releases that were not confirmed. Lock and TryLock log why they try again or could
+	// not tell, on their callers' goroutines. A trouble that lasts is logged when it
+	// begins and when it ends, or at growing intervals, not at each try. Default silent.
 	Logger *slog.Logger
-	// Label is shown by the store's Inspect to say who holds, at most 128
+	// Observer sees locks, holds and calls of the store, for metrics and traces.
+	// Default none, which costs nothing.
+	Observer Observer
+	// Label is shown by the store's Inspect to say which process holds, at most 128
 	// bytes. Default the host's name and the process id.
 	Label string
 }
 
+// NoLocalHandoffs is the value of Options.LocalHandoffs for none.
+const NoLocalHandoffs = -1
+
 const (
+	defaultLocalHandoffs = 100
+	maxLocalHandoffs     = 1000
+
 	defaultTTL          = 30 * time.Second
 	defaultWaitTTL      = 5 * time.Second
 	defaultStoreTimeout = 3 * time.Second
@@ -135,8 +152,8 @@ func validTTL(what string, d, minTTL time.Duration) error {
 	return nil
 }
 
-// isNil also sees a nil pointer inside the interface, which a constructor whose
-// error was ignored leaves there.
+// isNil also finds a nil pointer inside the interface. A constructor with an error
+// that the caller ignored leaves one there.
 func isNil(s store.Store) bool {
 	if s == nil {
 		return true
@@ -145,63 +162,63 @@ func isNil(s store.Store) bool {
 	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// LockOption changes, for one Mutex or RWMutex, what Options say for all.
-type LockOption func(*terms)
+// LockOption changes for one Mutex or RWMutex what Options say for all. A nil
+// LockOption is an error of the lock's calls, ErrInvalidOption.
+type LockOption func(*lockConfig)
 
-// WithTTL sets the lease of this lock's holds, in place of Options.TTL.
+// WithTTL sets the lease of this lock's holds in place of Options.TTL.
 func WithTTL(d time.Duration) LockOption {
-	return func(t *terms) { t.ttl = d }
+	return func(c *lockConfig) { c.TTL = d }
 }
 
-// WithMaxHold caps how long one grant of this lock can be held, in place of
-// Options.MaxHold; zero means no cap.
+// WithMaxHold bounds how long one grant of this lock can be held, in place of
+// Options.MaxHold. Zero means no bound.
 func WithMaxHold(d time.Duration) LockOption {
-	return func(t *terms) { t.maxHold = d }
+	return func(c *lockConfig) { c.MaxHold = d }
 }
 
-// WithoutRenewal lets the lease run out TTL after the grant instead of renewing
-// it: the hold is lost then unless it was unlocked before, and told and logged
-// as lost like any other.
+// WithoutRenewal lets the lease run out TTL after the grant. A hold that is not
+// unlocked by then is lost, and reported and logged like every loss.
 func WithoutRenewal() LockOption {
-	return func(t *terms) { t.fixed = true }
+	return func(c *lockConfig) { c.Fixed = true }
 }
 
-// terms are what one lock asks of the store. err says that they are unusable;
-// it surfaces at the call, for Mutex and RWMutex return no error.
-type terms struct {
-	name     string
-	ttl      time.Duration
-	waitTTL  time.Duration
-	timeout  time.Duration // of one call of the store
-	maxHold  time.Duration
-	fixed    bool
-	handoffs int // that a hold may make within the process; negative: none
-	err      error
+// lockConfig is what one lock is taken with. err says why it is unusable. The calls
+// of the lock return it, because Client.Mutex and Client.RWMutex return no error.
+type lockConfig struct {
+	core.LockConfig
+	err error
 }
 
-func (c *Client) terms(name string, opts []LockOption) *terms {
-	t := &terms{name: name, ttl: c.opts.TTL, maxHold: c.opts.MaxHold}
-	for _, opt := range opts {
-		opt(t)
+func (c *Client) config(name string, opts []LockOption) *lockConfig {
+	k := &lockConfig{}
+	k.Name, k.TTL, k.MaxHold, k.Label = name, c.opts.TTL, c.opts.MaxHold, c.opts.Label
+	for i, opt := range opts {
+		if opt == nil {
+			k.err = fmt.Errorf("%w: LockOption %d is nil", ErrInvalidOption, i+1)
+			return k
+		}
+		opt(k)
 	}
-	t.waitTTL = c.opts.WaitTTL
-	if t.waitTTL == 0 {
-		t.waitTTL = max(min(t.ttl, defaultWaitTTL), c.minTTL)
+	k.WaitTTL = c.opts.WaitTTL
+	if k.WaitTTL == 0 {
+		k.WaitTTL = max(min(k.TTL, defaultWaitTTL), c.minTTL)
 	}
-	t.timeout = c.opts.timeout(t.ttl)
-	t.handoffs = c.opts.LocalHandoffs
-	t.err = t.check(c.minTTL)
-	return t
+	k.Timeout = c.opts.timeout(k.TTL)
+	k.Handoffs = c.opts.LocalHandoffs
+	k.Prepare()
+	k.err = k.check(c.minTTL)
+	return k
 }
 
-func (t *terms) check(minTTL time.Duration) error {
-	if t.name == "" || len(t.name) > MaxNameLen {
-		return fmt.Errorf("%w: %d bytes, 1 to %d are allowed", ErrInvalidName, len(t.name), MaxNameLen)
+func (k *lockConfig) check(minTTL time.Duration) error {
+	if err := validName(k.Name); err != nil {
+		return err
 	}
-	if t.maxHold < 0 {
-		return fmt.Errorf("%w: MaxHold %v is negative", ErrInvalidTTL, t.maxHold)
+	if k.MaxHold < 0 {
+		return fmt.Errorf("%w: MaxHold %v is negative", ErrInvalidTTL, k.MaxHold)
 	}
-	return validTTL("TTL", t.ttl, minTTL)
+	return validTTL("TTL", k.TTL, minTTL)
 }
 
 // timeout of one call for a lock with this TTL.
@@ -211,8 +228,3 @@ func (o Options) timeout(ttl time.Duration) time.Duration {
 	}
 	return min(ttl/3, defaultStoreTimeout)
 }
-
-// margin is kept between a claim's end and the end of its lease at the store:
-// 1 % for clocks that run at different rates and 2 ms for their granularity,
-// the figures of the Redlock description (redis.io, "Distributed Locks").
-func margin(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }

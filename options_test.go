@@ -10,26 +10,28 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/coretest"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// strict is a store whose shortest lease is a minute, and lenient one that keeps any.
+// strict is a store whose shortest lease is a minute, and lenient is one that keeps any lease.
 type (
 	strict  struct{ *memory.Store }
 	lenient struct{ *memory.Store }
 )
 
-func (strict) MinTTL() time.Duration  { return time.Minute }
+func (strict) MinTTL() time.Duration { return time.Minute }
+
 func (lenient) MinTTL() time.Duration { return 1 }
 
 func TestNewRefusesANilStore(t *testing.T) {
-	for _, s := range []store.Store{nil, (*memory.Store)(nil), (*spy)(nil)} {
+	for _, s := range []store.Store{nil, (*memory.Store)(nil), (*coretest.Spy)(nil)} {
 		c, err := dlock.New(s, nil)
 		assert.Nil(t, c)
-		wantError(t, err, "new", "", dlock.ErrInvalidOption)
+		coretest.WantError(t, err, "new", "", dlock.ErrInvalidOption)
 	}
 }
 
@@ -66,7 +68,7 @@ func TestNewRefusesBadOptions(t *testing.T) {
 		}
 		c, err := dlock.New(s, &tc.opts)
 		assert.Nil(t, c)
-		wantError(t, err, "new", "", tc.cause)
+		coretest.WantError(t, err, "new", "", tc.cause)
 	}
 }
 
@@ -77,7 +79,7 @@ func TestNewAcceptsTheExtremes(t *testing.T) {
 		{MaxWaiters: math.MaxInt}, {LocalHandoffs: math.MinInt}, {LocalHandoffs: 1000}, {Label: strings.Repeat("x", 128)},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			c := open(t, memory.New(), opts)
+			c := coretest.Open(t, memory.New(), opts)
 			m := c.Mutex("m")
 			if opts == nil || opts.MaxHold != 1 {
 				m.Lock()
@@ -89,18 +91,18 @@ func TestNewAcceptsTheExtremes(t *testing.T) {
 
 func TestNewMakesNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSpy(memory.New())
-		s.goDown()
-		c := open(t, s, nil)
+		s := coretest.NewSpy(memory.New())
+		s.GoDown()
+		c := coretest.Open(t, s, nil)
 		c.Mutex("m")
 		c.RWMutex("").As(dlock.NewOwner())
 		synctest.Wait()
-		assert.Zero(t, s.calls())
-		s.recover()
+		assert.Zero(t, s.Calls())
+		s.Recover()
 	})
 }
 
-// What the store is asked for follows the options, and the options that a lock has of its own.
+// Requests follow the client's options and the lock's own options.
 func TestOptionsReachTheStore(t *testing.T) {
 	const second = time.Second
 	for _, tc := range []struct {
@@ -124,20 +126,20 @@ func TestOptionsReachTheStore(t *testing.T) {
 				if tc.store == nil {
 					tc.store = memory.New()
 				}
-				s := newSpy(tc.store)
+				s := coretest.NewSpy(tc.store)
 				var asked []store.Request
-				s.onAcquire(func(ctx context.Context, req store.Request) (store.Grant, error) {
+				s.OnAcquire(func(ctx context.Context, req store.Request) (store.Grant, error) {
 					deadline, ok := ctx.Deadline()
 					assert.True(t, ok)
 					assert.Equal(t, tc.timeout, time.Until(deadline))
 					_, carries := dlock.OwnerFrom(ctx)
-					assert.False(t, carries, "calls have a context of their own")
+					assert.False(t, carries, "the caller's context carries no owner")
 					asked = append(asked, req)
 					return s.Store.Acquire(ctx, req)
 				})
-				c := open(t, s, &tc.opts)
+				c := coretest.Open(t, s, &tc.opts)
 				name := "a name of " + tc.name
-				require.NoError(t, mustLock(t, t.Context(), c.Mutex(name, tc.lock...)).Unlock())
+				require.NoError(t, coretest.MustLock(t, t.Context(), c.Mutex(name, tc.lock...)).Unlock())
 				h, err := c.RWMutex(name, tc.lock...).TryRLockContext(t.Context())
 				require.NoError(t, err)
 				require.NoError(t, h.Unlock())
@@ -158,34 +160,16 @@ func TestOptionsReachTheStore(t *testing.T) {
 	}
 }
 
-func TestLabelSaysWhoHolds(t *testing.T) {
+func TestLabelNamesTheHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()
 		for label, want := range map[string]string{"me": "^me$", "": `^.+/\d+$`} {
-			m := open(t, s.Peer(), &dlock.Options{Label: label}).Mutex("m")
+			m := coretest.Open(t, s.Peer(), &dlock.Options{Label: label}).Mutex("m")
 			m.Lock()
-			assert.Regexp(t, want, inspect(t, s, "m").Holders[0].Label)
+			assert.Regexp(t, want, coretest.Inspect(t, s, "m").Holders[0].Label)
 			m.Unlock()
 		}
 	})
-}
-
-// Without a logger nothing is printed, not even by slog's default.
-func TestNilLoggerIsSilent(t *testing.T) {
-	printed := captureDefaultLog(t)
-	synctest.Test(t, func(t *testing.T) {
-		s := newSpy(memory.New())
-		c := open(t, s, &dlock.Options{TTL: time.Second})
-		h := mustLock(t, t.Context(), c.Mutex("m"))
-		s.goDown()
-		_, err := c.Mutex("n").TryLockContext(t.Context())
-		require.Error(t, err)
-		<-h.Done()
-		time.Sleep(time.Minute)
-		require.Error(t, h.Unlock())
-		s.recover()
-	})
-	assert.Empty(t, printed())
 }
 
 func TestErrorText(t *testing.T) {

@@ -2,49 +2,42 @@ package dlock
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"strings"
+
+	"github.com/dlock-go/dlock/internal/core"
 )
 
-// Owner says who holds a lock, and so who may take it again. It is comparable;
-// the zero Owner is invalid.
+// Owner is the party that holds a lock and may take it again. It is comparable; the
+// zero Owner is invalid.
 //
-// An explicit owner, from NewOwner or ParseOwner, may cross processes: its text
-// in a request's header lets the service behind re-enter the caller's locks.
-// That text is a capability; who knows it can re-enter.
+// An explicit owner, from NewOwner or ParseOwner, may cross processes. A service that
+// gets its text (see String) in a request's header can re-enter the caller's locks.
+// The text is a capability: every program that knows it can re-enter. So the formats
+// of package fmt, log/slog and JSON show only its first six characters.
 //
-// A private owner is what a lock without one acts for, and what Hold.Context
-// and Do carry on. It re-enters only through the Client it came from, and the
-// store knows it by another random id, which is never handed out.
-type Owner struct {
-	id      [16]byte
-	private bool
-}
+// A call without an owner gets a private owner, and the contexts of Hold.Context and
+// Do carry it. It re-enters only through the Client that made it. The store knows it
+// by another random id, which no program gets to see.
+type Owner struct{ core core.Owner }
 
 // NewOwner returns a new explicit owner, of 128 random bits.
-func NewOwner() Owner {
-	var o Owner
-	rand.Read(o.id[:]) // never fails: crypto/rand ends the program instead
-	return o
-}
-
-func newPrivateOwner() Owner {
-	o := NewOwner()
-	o.private = true
-	return o
-}
+func NewOwner() Owner { return Owner{core.NewOwner()} }
 
 // ParseOwner returns the explicit owner with the text s, as String renders it:
 // 32 lower-case hexadecimal digits, not all zero. Anything else is an *Error
 // with ErrInvalidOwner.
 func ParseOwner(s string) (Owner, error) {
 	var o Owner
-	if len(s) != hex.EncodedLen(len(o.id)) {
+	if strings.HasPrefix(s, privateMark) {
+		return Owner{}, invalidOwner("this is a private owner, which re-enters only in its own process: use WithOwner with NewOwner")
+	}
+	if len(s) != hex.EncodedLen(len(o.core.ID)) {
 		return Owner{}, invalidOwner("%d bytes, 32 are needed", len(s))
 	}
-	if _, err := hex.Decode(o.id[:], []byte(s)); err != nil || o.String() != s {
+	if _, err := hex.Decode(o.core.ID[:], []byte(s)); err != nil || o.String() != s {
 		return Owner{}, invalidOwner("not lower-case hexadecimal")
 	}
 	if !o.valid() {
@@ -57,62 +50,102 @@ func invalidOwner(format string, args ...any) error {
 	return &Error{Op: "parse owner", Err: fmt.Errorf("%w: %s", ErrInvalidOwner, fmt.Sprintf(format, args...))}
 }
 
-// String returns the text of an explicit owner for ParseOwner. Of a private
-// owner it returns a short mark, which ParseOwner refuses, for it would not
-// re-enter anywhere else.
+const privateMark = "private:"
+
+// String returns the text of an explicit owner for ParseOwner: the whole
+// capability. Of a private owner it returns a short mark, which ParseOwner refuses,
+// because the owner would not re-enter elsewhere.
 func (o Owner) String() string {
-	if o.private {
-		return "private:" + hex.EncodeToString(o.id[:3])
+	if o.core.Private {
+		return privateMark + o.short()
 	}
-	return hex.EncodeToString(o.id[:])
+	return o.core.String()
 }
 
-// LogValue shows the first six characters to log/slog: the whole is a capability.
-func (o Owner) LogValue() slog.Value { return slog.StringValue(hex.EncodeToString(o.id[:3])) }
+// short is what may be shown of an owner.
+func (o Owner) short() string { return o.core.String()[:6] }
 
-// GoString shows the first six characters to %#v.
-func (o Owner) GoString() string { return "dlock.Owner(" + hex.EncodeToString(o.id[:3]) + ")" }
+// Format shows the first six characters, whatever the verb.
+func (o Owner) Format(f fmt.State, _ rune) { fmt.Fprint(f, o.GoString()) }
 
-func (o Owner) valid() bool { return o.id != [16]byte{} }
+// GoString shows the first six characters.
+func (o Owner) GoString() string { return "dlock.Owner(" + o.short() + ")" }
 
-// scope is what a context carries: for whom it acts, and under which hold it was made.
+// LogValue shows the first six characters to log/slog.
+func (o Owner) LogValue() slog.Value { return slog.StringValue(o.short()) }
+
+// MarshalText shows the first six characters, for JSON. ParseOwner refuses them.
+func (o Owner) MarshalText() ([]byte, error) { return []byte(o.short()), nil }
+
+func (o Owner) valid() bool { return o.core.Valid() }
+
+// scope is what a context carries: its owner, and the holds that it was made under.
 type scope struct {
+	context.Context
 	owner Owner
-	hold  *Hold // nil from WithOwner
+	hold  *Hold  // nil from WithOwner
+	outer *scope // of the context around it; nil if there is none
 }
 
 type scopeKey struct{}
 
+// Value returns the scope itself for its key.
+func (s *scope) Value(key any) any {
+	if key == (scopeKey{}) {
+		return s
+	}
+	return s.Context.Value(key)
+}
+
+func withScope(parent context.Context, o Owner, h *Hold) *scope {
+	return &scope{Context: parent, owner: o, hold: h, outer: scopeOf(parent)}
+}
+
+func scopeOf(ctx context.Context) *scope {
+	s, _ := ctx.Value(scopeKey{}).(*scope)
+	return s
+}
+
 // WithOwner returns a context that acts for o. Goroutines that share it are one
-// owner and so do not exclude each other; give each WithOwner(ctx, NewOwner())
-// where they should. A zero o makes the calls fail that get the context.
+// owner and so do not exclude each other. Where they should, give each of them
+// WithOwner(ctx, NewOwner()). With a zero o, calls that get the context fail. Holds of
+// another owner that ctx was made under are not holds of o: TokenFor forgets them.
 func WithOwner(ctx context.Context, o Owner) context.Context {
-	return context.WithValue(ctx, scopeKey{}, &scope{owner: o})
+	s := withScope(ctx, o, nil)
+	if s.outer != nil && s.outer.owner != o {
+		s.outer = nil
+	}
+	return s
 }
 
 // OwnerFrom returns the owner that ctx acts for, and whether it carries one.
 func OwnerFrom(ctx context.Context) (Owner, bool) {
-	s, ok := ctx.Value(scopeKey{}).(*scope)
-	if !ok {
-		return Owner{}, false
+	if s := scopeOf(ctx); s != nil {
+		return s.owner, true
 	}
-	return s.owner, true
+	return Owner{}, false
+}
+
+// TokenFor returns the fencing token of the hold on that name that ctx was made
+// under, and whether there is one. Do, RDo and Hold.Context make such contexts. The
+// nesting may be of any depth; of several holds on the name it takes the innermost. It
+// does not say whether the hold still lasts: ctx is cancelled when it does not.
+func TokenFor(ctx context.Context, name string) (token uint64, ok bool) {
+	for s := scopeOf(ctx); s != nil; s = s.outer {
+		if s.hold != nil && s.hold.Name() == name {
+			return s.hold.Token(), true
+		}
+	}
+	return 0, false
 }
 
 // TokenFrom returns the fencing token of the innermost hold that ctx was made
-// under, by Do, RDo or Hold.Context, and whether there is one. It says nothing
-// of whether that hold still lasts; ctx itself is cancelled when it does not.
+// under, whatever its name. Where locks of several names nest, that is the token of
+// another lock than the resource expects: use [TokenFor], which asks by name.
 func TokenFrom(ctx context.Context) (token uint64, ok bool) {
-	s, ok := ctx.Value(scopeKey{}).(*scope)
-	if !ok || s.hold == nil {
+	s := scopeOf(ctx)
+	if s == nil || s.hold == nil {
 		return 0, false
 	}
 	return s.hold.Token(), true
-}
-
-// newID returns 128 random bits for an acquisition, in hexadecimal.
-func newID() string {
-	var id [16]byte
-	rand.Read(id[:])
-	return hex.EncodeToString(id[:])
 }

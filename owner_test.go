@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/coretest"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/memory"
 	"github.com/stretchr/testify/assert"
@@ -36,7 +37,7 @@ func TestParseOwnerRefusesEveryOtherText(t *testing.T) {
 		"01234567-89ab-cdef-0123-456789abcdef", "private:012345", "\x00" + good[1:],
 	} {
 		o, err := dlock.ParseOwner(s)
-		wantError(t, err, "parse owner", "", dlock.ErrInvalidOwner)
+		coretest.WantError(t, err, "parse owner", "", dlock.ErrInvalidOwner)
 		assert.Zero(t, o, s)
 	}
 }
@@ -52,70 +53,70 @@ func TestOwnerInContext(t *testing.T) {
 
 func TestZeroOwnerIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSpy(memory.New())
-		rw := open(t, s, nil).RWMutex("m")
+		s := coretest.NewSpy(memory.New())
+		rw := coretest.Open(t, s, nil).RWMutex("m")
 		ctx := dlock.WithOwner(t.Context(), dlock.Owner{})
 		_, err := rw.LockContext(ctx)
-		wantError(t, err, "lock", "m", dlock.ErrInvalidOwner)
+		coretest.WantError(t, err, "lock", "m", dlock.ErrInvalidOwner)
 		_, err = rw.TryRLockContext(ctx)
-		wantError(t, err, "tryrlock", "m", dlock.ErrInvalidOwner)
+		coretest.WantError(t, err, "tryrlock", "m", dlock.ErrInvalidOwner)
 		_, err = rw.As(dlock.Owner{}).RLockContext(t.Context())
-		wantError(t, err, "rlock", "m", dlock.ErrInvalidOwner)
-		wantError(t, rw.As(dlock.Owner{}).Do(t.Context(), nil), "do", "m", dlock.ErrInvalidOwner)
-		assert.Zero(t, s.calls())
+		coretest.WantError(t, err, "rlock", "m", dlock.ErrInvalidOwner)
+		coretest.WantError(t, rw.As(dlock.Owner{}).Do(t.Context(), nil), "do", "m", dlock.ErrInvalidOwner)
+		assert.Zero(t, s.Calls())
 	})
 }
 
-// An explicit owner crosses processes, for instance as the header of a request.
+// An explicit owner can travel to another process, for instance in a header.
 func TestExplicitOwnerReentersFromAnotherProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()
-		here, there := open(t, s, nil), open(t, s.Peer(), nil)
-		h := mustLock(t, dlock.WithOwner(t.Context(), dlock.NewOwner()), here.Mutex("m"))
+		here, there := coretest.Open(t, s, nil), coretest.Open(t, s.Peer(), nil)
+		h := coretest.MustLock(t, dlock.WithOwner(t.Context(), dlock.NewOwner()), here.Mutex("m"))
 		carried, ok := dlock.OwnerFrom(h.Context(t.Context()))
 		require.True(t, ok)
 		header := carried.String()
 
 		o, err := dlock.ParseOwner(header)
 		require.NoError(t, err)
-		nested := mustLock(t, dlock.WithOwner(t.Context(), o), there.Mutex("m"))
+		nested := coretest.MustLock(t, dlock.WithOwner(t.Context(), o), there.Mutex("m"))
 		assert.Equal(t, h.Token(), nested.Token())
 		assert.Equal(t, 1, nested.Count(), "counts this client's handles")
 		require.NoError(t, h.Unlock())
 		_, err = here.Mutex("m").TryLockContext(t.Context())
 		require.ErrorIs(t, err, dlock.ErrHeld, "still held over there")
 		require.NoError(t, nested.Unlock())
-		wantFree(t, s, "m")
+		coretest.WantFree(t, s, "m")
 	})
 }
 
 func TestPrivateOwnerStaysInItsProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSpy(memory.New())
+		s := coretest.NewSpy(memory.New())
 		owners := make(map[string]bool) // as the store knows them
-		s.onAcquire(func(ctx context.Context, req store.Request) (store.Grant, error) {
+		s.OnAcquire(func(ctx context.Context, req store.Request) (store.Grant, error) {
 			owners[req.Owner] = true
 			return s.Store.Acquire(ctx, req)
 		})
-		here, there := open(t, s, nil), open(t, s.Store.(*memory.Store).Peer(), nil)
-		h := mustLock(t, t.Context(), here.Mutex("m"))
+		here, there := coretest.Open(t, s, nil), coretest.Open(t, s.Store.(*memory.Store).Peer(), nil)
+		h := coretest.MustLock(t, t.Context(), here.Mutex("m"))
 
 		_, err := there.Mutex("m").TryLockContext(h.Context(t.Context()))
-		wantError(t, err, "trylock", "m", dlock.ErrHeld)
+		coretest.WantError(t, err, "trylock", "m", dlock.ErrHeld)
 		text := h.Owner().String()
 		_, err = dlock.ParseOwner(text)
-		assert.ErrorIs(t, err, dlock.ErrInvalidOwner, "there is no way back from its text")
+		assert.ErrorIs(t, err, dlock.ErrInvalidOwner, "the text of a private owner is no owner")
 
-		// Nothing that can be read of it is what the store knows it by.
+		// No text of it contains the id that the store knows.
 		for known := range owners {
 			explicit, err := dlock.ParseOwner(known)
 			require.NoError(t, err)
 			assert.NotEqual(t, explicit, h.Owner())
 			assert.NotContains(t, fmt.Sprintf("%v %#v %x %q", h.Owner(), h.Owner(), h.Owner(), h.Owner()), known[:6])
 		}
-		other := mustLock(t, h.Context(t.Context()), here.Mutex("n"))
+		other := coretest.MustLock(t, h.Context(t.Context()), here.Mutex("n"))
 		assert.Equal(t, h.Owner(), other.Owner())
-		assert.Len(t, owners, 2, "and by another for each name")
+		assert.Len(t, owners, 2, "one id for each name")
 		require.NoError(t, other.Unlock())
 		require.NoError(t, h.Unlock())
 	})

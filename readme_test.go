@@ -32,8 +32,8 @@ func readme(t *testing.T) (text string, fences []fence) {
 	return text, fences
 }
 
-// Each Go block is a file, and is vetted as one of somebody else's module. What
-// a text block shows is what the program before it prints, times apart.
+// Each Go block of the README is vetted as a file of another module. A text block shows the output
+// of the program before it, except for times.
 func TestReadmeCode(t *testing.T) {
 	_, fences := readme(t)
 	root, err := os.Getwd()
@@ -51,7 +51,7 @@ func TestReadmeCode(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The same requirements as here, so that nothing else has to be fetched.
+	// The same requirements as this module, so that nothing has to be downloaded.
 	sums, err := os.ReadFile("go.sum")
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func TestReadmeCode(t *testing.T) {
 	}
 	write("go.mod", strings.Replace(string(mod), "module github.com/dlock-go/dlock\n", "module example.com\n", 1)+fmt.Sprintf(
 		"\nrequire github.com/dlock-go/dlock v0.0.0\n\nreplace github.com/dlock-go/dlock => %q\n", root))
-	write("mystore/mystore.go", "// Package mystore is what the reader would write.\npackage mystore\n\n"+
+	write("mystore/mystore.go", "// Package mystore stands for the reader's own store.\npackage mystore\n\n"+
 		"import \"github.com/dlock-go/dlock/store/memory\"\n\nfunc New() *memory.Store { return memory.New() }\n")
 
 	redisURL := redistest.Start(t).URL()
@@ -114,13 +114,13 @@ func goCommand(t *testing.T, dir string, args ...string) (stdout string) {
 
 func compare(t *testing.T, printed, shown string) {
 	t.Helper()
-	chance := regexp.MustCompile(`[\d.]+(ns|µs|ms|s)\b|highest \d+`) // figures that differ from run to run
-	if printed = chance.ReplaceAllString(printed, "N"); printed != chance.ReplaceAllString(shown, "N") {
+	varying := regexp.MustCompile(`[\d.]+(ns|µs|ms|s)\b|highest \d+`) // figures that differ from run to run
+	if printed = varying.ReplaceAllString(printed, "N"); printed != varying.ReplaceAllString(shown, "N") {
 		t.Errorf("printed\n%s\nthe README shows\n%s", printed, shown)
 	}
 }
 
-// The tables name every error, every option and every lock option.
+// The tables contain every error, option and lock option.
 func TestReadmeTables(t *testing.T) {
 	text, _ := readme(t)
 	names := 0
@@ -164,7 +164,7 @@ func TestReadmeTables(t *testing.T) {
 	}
 }
 
-// Links of the documents lead somewhere, to a heading if they name one.
+// Each link in the documents leads to a file that exists, and to a heading that exists if it names one.
 func TestLinks(t *testing.T) {
 	documents, err := filepath.Glob("docs/*.md")
 	if err != nil {
@@ -193,7 +193,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// headings are those of a document as links name them.
+// headings returns the headings of a document in the form that links use.
 func headings(t *testing.T, document string) (names []string) {
 	t.Helper()
 	text, err := os.ReadFile(document)

@@ -5,70 +5,99 @@ import (
 )
 
 // Mutex is a lock that one owner holds at a time, over all processes that use
-// the same store. It is a [sync.Locker] and safe for concurrent use.
+// the same store. It is a [sync.Locker] and safe for concurrent use. A client
+// makes it; the zero Mutex panics.
 //
-// Reentrancy goes by owner. LockContext and Do act for the owner that their ctx
-// carries, so a function that takes the lock can call another that takes it
-// too, as long as it passes on the context that Do gave it (or Hold.Context).
-// Without an owner in ctx, and with Lock, each call is an owner of its own:
-// goroutines that share a *Mutex exclude each other, and a nested Lock
-// deadlocks as it does with sync.Mutex. As gives a Locker that nests.
-type Mutex struct{ d door }
-
-// Lock locks m and blocks until it has. It goes on through outages of the store
-// and tries again with growing pauses. It panics with an *Error where it could
-// never succeed: closed client, invalid name or option, foreign key, re-entry
-// into a lost hold, a refused upgrade, too many nested holds. That a hold was lost later, Options.OnLost and the log tell;
-// use LockContext or Do to be told at the place of work.
-func (m *Mutex) Lock() { m.d.lock() }
-
-// Unlock unlocks m and returns when the store has confirmed it or StoreTimeout
-// has passed (then it goes on in the background). It panics with an *Error if
-// this *Mutex is not locked by Lock or TryLock. If the lock was lost, it does
-// not panic: the loss went to Options.OnLost and the log. Of several locks that
-// are held through this value, a lost one is unlocked first.
-func (m *Mutex) Unlock() { m.d.unlock() }
-
-// TryLock reports whether it locked m without waiting for another holder. False
-// also means that the store refused or could not say within StoreTimeout, or that the
-// owner's hold is lost, has too many nested ones, or would need an upgrade that is
-// refused; then the log says which. It panics where no later call could succeed:
-// closed client, invalid name, option or owner, foreign key.
-func (m *Mutex) TryLock() bool { return m.d.tryLock() }
-
-// LockContext waits until m is held and returns a handle of its own for this
-// call. If ctx's owner holds m already through this Client, it returns at once,
-// without a call of the store.
+// Prefer Do, or LockContext with the Unlock of its Hold. Lock and Unlock are for
+// places where a [sync.Mutex] was: they return no error, and Unlock cannot know
+// which of several holds its caller means.
 //
-// ctx bounds only the wait: when it ends, LockContext returns its error at
-// once, and what the store may still grant is given back in the background.
-// Once it has returned, the hold does not depend on ctx. Errors, inside an
-// *Error: ctx's; ErrClosed; ErrLost if ctx's owner has lost a hold of m that is
-// not unlocked yet, or if the grant came too late to be used; ErrUpgrade if it holds
-// only the reader's lock of that name and others read too; ErrTooManyWaiters;
-// ErrTooManyHolds; ErrForeignKey; ErrRefused; ErrInvalidName, ErrInvalidTTL, ErrInvalidOwner; and
-// ErrUnavailable when the store has confirmed nothing for a whole TTL.
-func (m *Mutex) LockContext(ctx context.Context) (*Hold, error) { return m.d.lockContext(ctx) }
+// A Mutex is reentrant by owner. LockContext and Do act for the owner that ctx
+// carries. So a function that holds the lock can call another one that takes it
+// too: it passes on the context of Do or of Hold.Context. Without an owner in
+// ctx, each call is an owner of its own, and so is each Lock. Goroutines that share
+// a *Mutex then exclude each other, and a nested Lock deadlocks as it does with
+// sync.Mutex. As returns a Mutex with a Lock that nests.
+type Mutex struct{ l locker }
 
-// TryLockContext is LockContext without the wait: ErrHeld when the lock is busy
-// or others wait for it. If the store gives no usable answer it asks again, for
-// StoreTimeout in all, and then fails with ErrUnavailable.
-func (m *Mutex) TryLockContext(ctx context.Context) (*Hold, error) { return m.d.tryLockContext(ctx) }
+// Lock blocks until m is locked. It has no error to return, so it goes on through
+// outages of the store, with growing pauses. It panics with an *Error where no
+// later try can succeed:
+//
+//   - the client is closed, or a name, option or owner is invalid;
+//   - the store has a foreign key under the lock's name (ErrForeignKey);
+//   - the owner has a lost hold that is not unlocked yet, or too many nested holds;
+//   - an upgrade is refused.
+//
+// Options.OnLost and the log tell of a hold that is lost later. The goroutine that
+// holds it is not told. With LockContext and Do it is: by Hold.Done and the context.
+func (m *Mutex) Lock() { m.l.lock() }
 
-// Do locks m as LockContext does, calls fn, and unlocks, also when fn panics.
-// fn's context carries the owner, so that fn may take m again, and is cancelled
-// with a cause when the hold is lost; fn should return then. Do returns fn's
-// error, joined with an *Error of ErrLost (or ErrClosed) if the hold did not
-// last until fn returned. A release that the store did not confirm is logged,
-// not returned, for fn's work was done under the lock.
+// Unlock unlocks m. It returns when the store has confirmed that, or after
+// StoreTimeout; the release then goes on in the background. It panics with an
+// *Error if this *Mutex is not locked by Lock or TryLock. Unlock belongs to the
+// value that was locked, or to an As value of the same Mutex and owner.
+//
+// If the hold was lost, Unlock does not panic. If several holds were taken through
+// this value, Unlock ends a lost one before a live one. So the goroutine that lost
+// its hold never unlocks the hold of the next goroutine. The price: if the first
+// goroutine hangs and never calls Unlock, the next one's Unlock ends the lost hold.
+// The live hold then stays, and is renewed until the client is closed. The log says
+// when an Unlock ends a lost hold while a live one exists. LockContext and Do do not
+// have this fault, because each of their holds is unlocked by itself.
+func (m *Mutex) Unlock() { m.l.unlock() }
+
+// TryLock locks m without waiting for another holder and reports whether it did.
+// False usually means that the lock is busy. It also means that the store refused,
+// or gave no usable answer within StoreTimeout. Or the owner has a lost hold, too many
+// nested holds, or an upgrade that is refused. The log says which. TryLock panics with
+// an *Error where no later try can succeed: closed client, invalid name, option or
+// owner, foreign key. Unlock undoes it, as it undoes Lock.
+func (m *Mutex) TryLock() bool { return m.l.tryLock() }
+
+// LockContext waits until m is locked and returns a new Hold. If the owner in ctx
+// holds m already through this Client, it returns at once, without a call of the
+// store.
+//
+// ctx bounds the wait only. When ctx ends, LockContext returns its error at once.
+// What the store may still grant is given back in the background. The Hold does not
+// depend on ctx.
+//
+// The errors are in an *Error:
+//
+//   - the error of ctx;
+//   - ErrClosed;
+//   - ErrLost if the owner has a lost hold of m that is not unlocked yet, or if the
+//     grant came too late to be used;
+//   - ErrUpgrade if the owner holds only the reader's lock of the name and others read;
+//   - ErrUnavailable if the store has confirmed nothing for a whole TTL;
+//   - ErrTooManyWaiters, ErrTooManyHolds, ErrForeignKey, ErrRefused;
+//   - ErrInvalidName, ErrInvalidTTL, ErrInvalidOption, ErrInvalidOwner.
+func (m *Mutex) LockContext(ctx context.Context) (*Hold, error) { return m.l.lockContext(ctx) }
+
+// TryLockContext is LockContext without the wait for other holders. It returns
+// ErrHeld if the lock is busy or others wait for it. If the store gives no usable
+// answer it asks again, for StoreTimeout in all, and then returns ErrUnavailable.
+func (m *Mutex) TryLockContext(ctx context.Context) (*Hold, error) { return m.l.tryLockContext(ctx) }
+
+// Do locks m as LockContext does, calls fn, and unlocks m, also if fn panics. The
+// context of fn carries the owner, so fn may take m again. It is cancelled with a
+// cause when the hold is lost, and fn should return then.
+//
+// Do returns the error of fn. If the hold did not last until fn returned, an *Error
+// with ErrLost or ErrClosed is joined to it. A release that the store did not confirm
+// is logged and not returned, because the work of fn was done under the lock.
 func (m *Mutex) Do(ctx context.Context, fn func(context.Context) error) error {
-	return m.d.do(ctx, fn)
+	return m.l.do(ctx, fn)
 }
 
-// As returns the same lock acting for o, whatever owner a context carries. Its
-// Lock nests: each Lock after the first is a re-entry, and as many Unlocks give
-// the lock back. A zero o makes every call fail with ErrInvalidOwner.
-func (m *Mutex) As(o Owner) *Mutex { return &Mutex{m.d.as(o)} }
+// As returns the same lock acting for o, whatever owner a context carries. Its Lock
+// nests: each further Lock is a re-entry, and the last of as many Unlocks gives the
+// lock back. Lock and Unlock through two As values of one Mutex and one owner belong
+// together, so m.As(o).Lock() and m.As(o).Unlock() are a pair. With a zero o
+// LockContext, TryLockContext and Do return ErrInvalidOwner, and Lock and TryLock
+// panic.
+func (m *Mutex) As(o Owner) *Mutex { return &Mutex{m.l.as(o)} }
 
 // Name returns the name of the lock.
-func (m *Mutex) Name() string { return m.d.terms.name }
+func (m *Mutex) Name() string { return m.l.name() }

@@ -8,23 +8,24 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/coretest"
 	"github.com/dlock-go/dlock/store/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-func TestNestedHandlesShareAGrant(t *testing.T) {
+func TestNestedHandlesShareAHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSpy(memory.New())
-		c := open(t, s, nil)
-		first := mustLock(t, t.Context(), c.Mutex("m"))
-		calls := s.calls()
+		s := coretest.NewSpy(memory.New())
+		c := coretest.Open(t, s, nil)
+		first := coretest.MustLock(t, t.Context(), c.Mutex("m"))
+		calls := s.Calls()
 		ctx := first.Context(t.Context())
-		second := mustLock(t, ctx, c.Mutex("m"))
+		second := coretest.MustLock(t, ctx, c.Mutex("m"))
 		third, err := c.RWMutex("m").TryLockContext(second.Context(ctx))
 		require.NoError(t, err)
 		synctest.Wait()
-		assert.Equal(t, calls, s.calls(), "re-entry makes no call of the store")
+		assert.Equal(t, calls, s.Calls(), "re-entry makes no call of the store")
 
 		for _, h := range []*dlock.Hold{first, second, third} {
 			assert.Equal(t, 3, h.Count())
@@ -36,14 +37,14 @@ func TestNestedHandlesShareAGrant(t *testing.T) {
 		assert.Equal(t, 2, third.Count())
 		require.NoError(t, third.Unlock())
 		assert.NoError(t, second.Err())
-		assert.Equal(t, calls, s.calls(), "nor does an Unlock that is not the last")
-		assert.Len(t, inspect(t, s, "m").Holders, 1)
+		assert.Equal(t, calls, s.Calls(), "an Unlock that is not the last makes no store call")
+		assert.Len(t, coretest.Inspect(t, s, "m").Holders, 1)
 		require.NoError(t, second.Unlock())
 		assert.Zero(t, second.Count())
-		assert.Equal(t, calls+1, s.calls())
-		wantFree(t, s, "m")
+		assert.Equal(t, calls+1, s.Calls())
+		coretest.WantFree(t, s, "m")
 
-		next := mustLock(t, t.Context(), c.Mutex("m"))
+		next := coretest.MustLock(t, t.Context(), c.Mutex("m"))
 		assert.Greater(t, next.Token(), first.Token())
 		assert.NotEqual(t, first.Owner(), next.Owner())
 		require.NoError(t, next.Unlock())
@@ -52,12 +53,12 @@ func TestNestedHandlesShareAGrant(t *testing.T) {
 
 func TestNestingInASharedHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSpy(memory.New())
-		rw := open(t, s, nil).RWMutex("m")
-		first := mustRLock(t, t.Context(), rw)
-		calls := s.calls()
-		second := mustRLock(t, first.Context(t.Context()), rw)
-		assert.Equal(t, calls, s.calls())
+		s := coretest.NewSpy(memory.New())
+		rw := coretest.Open(t, s, nil).RWMutex("m")
+		first := coretest.MustRLock(t, t.Context(), rw)
+		calls := s.Calls()
+		second := coretest.MustRLock(t, first.Context(t.Context()), rw)
+		assert.Equal(t, calls, s.Calls())
 		assert.Equal(t, first.Token(), second.Token())
 		assert.Equal(t, 2, second.Count())
 		require.NoError(t, first.Unlock())
@@ -68,41 +69,41 @@ func TestNestingInASharedHold(t *testing.T) {
 // A lost hold can be taken again only when all of its handles are unlocked.
 func TestNestingInALostHoldFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSpy(memory.New())
-		c := open(t, s, &dlock.Options{TTL: time.Second})
+		s := coretest.NewSpy(memory.New())
+		c := coretest.Open(t, s, &dlock.Options{TTL: time.Second})
 		ctx := dlock.WithOwner(t.Context(), dlock.NewOwner())
 		m := c.Mutex("m", dlock.WithMaxHold(time.Second))
-		handles := []*dlock.Hold{mustLock(t, ctx, m), mustLock(t, ctx, m), mustLock(t, ctx, m)}
+		handles := []*dlock.Hold{coretest.MustLock(t, ctx, m), coretest.MustLock(t, ctx, m), coretest.MustLock(t, ctx, m)}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		calls := s.acquires.Load()
+		calls := s.Acquires.Load()
 		for _, h := range handles {
 			assert.ErrorIs(t, h.Err(), dlock.ErrLost)
 			assert.Zero(t, h.Count())
 			_, err := m.LockContext(ctx)
-			wantError(t, err, "lock", "m", dlock.ErrLost)
+			coretest.WantError(t, err, "lock", "m", dlock.ErrLost)
 			_, err = c.RWMutex("m").TryRLockContext(ctx)
-			wantError(t, err, "tryrlock", "m", dlock.ErrLost)
-			wantError(t, m.Do(ctx, nil), "do", "m", dlock.ErrLost)
-			wantError(t, h.Unlock(), "unlock", "m", dlock.ErrLost)
-			wantError(t, handles[0].Unlock(), "unlock", "m", dlock.ErrNotHeld)
+			coretest.WantError(t, err, "tryrlock", "m", dlock.ErrLost)
+			coretest.WantError(t, m.Do(ctx, nil), "do", "m", dlock.ErrLost)
+			coretest.WantError(t, h.Unlock(), "unlock", "m", dlock.ErrLost)
+			coretest.WantError(t, handles[0].Unlock(), "unlock", "m", dlock.ErrNotHeld)
 		}
-		assert.Equal(t, calls, s.acquires.Load(), "nothing is silently re-acquired")
+		assert.Equal(t, calls, s.Acquires.Load(), "nothing is silently re-acquired")
 
-		h := mustLock(t, ctx, m)
+		h := coretest.MustLock(t, ctx, m)
 		assert.Greater(t, h.Token(), handles[0].Token())
 		require.NoError(t, h.Unlock())
 	})
 }
 
-// A goroutine's other locks are not concerned by the loss of one.
+// The loss of one lock does not concern the owner's other locks.
 func TestNestingUnderAnotherLostHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := open(t, memory.New(), &dlock.Options{TTL: time.Second})
+		c := coretest.Open(t, memory.New(), &dlock.Options{TTL: time.Second})
 		ctx := dlock.WithOwner(t.Context(), dlock.NewOwner())
-		lost := mustLock(t, ctx, c.Mutex("a", dlock.WithMaxHold(time.Second)))
+		lost := coretest.MustLock(t, ctx, c.Mutex("a", dlock.WithMaxHold(time.Second)))
 		time.Sleep(time.Second)
-		h := mustLock(t, ctx, c.Mutex("b"))
+		h := coretest.MustLock(t, ctx, c.Mutex("b"))
 		require.NoError(t, h.Unlock())
 		require.ErrorIs(t, lost.Unlock(), dlock.ErrLost)
 	})
@@ -111,14 +112,14 @@ func TestNestingUnderAnotherLostHold(t *testing.T) {
 func TestAsNests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()
-		c := open(t, s, nil)
+		c := coretest.Open(t, s, nil)
 		owner := dlock.NewOwner()
 		m := c.Mutex("m").As(owner)
 		m.Lock()
 		m.Lock()
 		require.True(t, m.TryLock())
-		stranger := dlock.WithOwner(t.Context(), dlock.NewOwner())
-		h := mustLock(t, stranger, m) // As goes before what the context carries
+		ctx := dlock.WithOwner(t.Context(), dlock.NewOwner())
+		h := coretest.MustLock(t, ctx, m) // As overrides the owner of the context
 		assert.Equal(t, owner, h.Owner())
 		assert.Equal(t, 4, h.Count())
 		require.NoError(t, h.Unlock())
@@ -126,27 +127,27 @@ func TestAsNests(t *testing.T) {
 		other := c.Mutex("m").As(owner) // another value of the same owner
 		other.Lock()
 		other.Unlock()
-		wantPanic(t, other.Unlock, "unlock", dlock.ErrNotHeld)
+		coretest.WantPanic(t, other.Unlock, "unlock", dlock.ErrNotHeld)
 
 		m.Unlock()
 		m.Unlock()
 		assert.False(t, c.Mutex("m").TryLock())
 		m.Unlock()
-		wantFree(t, s, "m")
+		coretest.WantFree(t, s, "m")
 		assert.Equal(t, "m", m.Name())
 	})
 }
 
 func TestContextFannedOutIsOneOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := open(t, memory.New(), nil).Mutex("m")
-		h := mustLock(t, t.Context(), m)
+		m := coretest.Open(t, memory.New(), nil).Mutex("m")
+		h := coretest.MustLock(t, t.Context(), m)
 		ctx := h.Context(t.Context())
 		inside := make(chan struct{})
 		var wg sync.WaitGroup
 		for range 10 {
-			wg.Go(func() { // all are in at the same time
-				h := mustLock(t, ctx, m)
+			wg.Go(func() { // all hold at the same time
+				h := coretest.MustLock(t, ctx, m)
 				inside <- struct{}{}
 				assert.NoError(t, h.Unlock())
 			})
@@ -161,20 +162,20 @@ func TestContextFannedOutIsOneOwner(t *testing.T) {
 	})
 }
 
-// Goroutines of one owner that come before any of them holds do not deadlock
-// with each other, nor with the strangers between them in the line.
+// Goroutines of one owner wait before any of them holds. They do not deadlock with each other or
+// with other owners between them in the queue.
 func TestContextFannedOutBeforeTheFirstHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()
-		busy := mustLock(t, t.Context(), open(t, s.Peer(), nil).Mutex("m"))
-		m := open(t, s, nil).Mutex("m")
-		parent := mustLock(t, t.Context(), open(t, memory.New(), nil).Mutex("elsewhere"))
+		busy := coretest.MustLock(t, t.Context(), coretest.Open(t, s.Peer(), nil).Mutex("m"))
+		m := coretest.Open(t, s, nil).Mutex("m")
+		parent := coretest.MustLock(t, t.Context(), coretest.Open(t, memory.New(), nil).Mutex("elsewhere"))
 		ctx := parent.Context(t.Context())
 		var wg, inside sync.WaitGroup
 		inside.Add(3)
 		for range 3 {
 			wg.Go(func() {
-				h := mustLock(t, ctx, m)
+				h := coretest.MustLock(t, ctx, m)
 				inside.Done()
 				inside.Wait()
 				assert.NoError(t, h.Unlock())
@@ -190,18 +191,17 @@ func TestContextFannedOutBeforeTheFirstHold(t *testing.T) {
 
 func TestWithOwnerSeparatesGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := open(t, memory.New(), nil).Mutex("m")
-		h := mustLock(t, t.Context(), m)
+		m := coretest.Open(t, memory.New(), nil).Mutex("m")
+		h := coretest.MustLock(t, t.Context(), m)
 		ctx := dlock.WithOwner(h.Context(t.Context()), dlock.NewOwner())
 		_, err := m.TryLockContext(ctx)
-		wantError(t, err, "trylock", "m", dlock.ErrHeld)
+		coretest.WantError(t, err, "trylock", "m", dlock.ErrHeld)
 		require.NoError(t, h.Unlock())
 	})
 }
 
-// The nested call must not stand in line behind a stranger of this process who
-// waits for the outer one, whichever way it goes.
-func TestNestedCallPassesTheLine(t *testing.T) {
+// A nested call must not wait behind another owner that waits for the outer hold, in any form.
+func TestNestedCallPassesTheQueue(t *testing.T) {
 	for name, nested := range map[string]func(context.Context, *dlock.Client, *dlock.Client) error{
 		"local": func(ctx context.Context, c, _ *dlock.Client) error {
 			return c.Mutex("m").Do(ctx, func(context.Context) error { return nil })
@@ -216,17 +216,17 @@ func TestNestedCallPassesTheLine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := memory.New()
-				c, peer := open(t, s, nil), open(t, s.Peer(), nil)
+				c, peer := coretest.Open(t, s, nil), coretest.Open(t, s.Peer(), nil)
 				start := time.Now()
-				h := mustLock(t, dlock.WithOwner(t.Context(), dlock.NewOwner()), c.RWMutex("m"))
-				var strangers sync.WaitGroup
+				h := coretest.MustLock(t, dlock.WithOwner(t.Context(), dlock.NewOwner()), c.RWMutex("m"))
+				var others sync.WaitGroup
 				for _, client := range []*dlock.Client{c, c, peer, peer} {
-					strangers.Go(func() { m := client.Mutex("m"); m.Lock(); m.Unlock() })
+					others.Go(func() { m := client.Mutex("m"); m.Lock(); m.Unlock() })
 				}
 				synctest.Wait()
 				require.NoError(t, nested(h.Context(t.Context()), c, peer))
 				require.NoError(t, h.Unlock())
-				strangers.Wait()
+				others.Wait()
 				assert.Zero(t, time.Since(start))
 			})
 		})

@@ -6,30 +6,32 @@ import (
 )
 
 // RWMutex is a lock that any number of readers hold, or one writer. It is the
-// same lock as the Mutex of its name, which is its writers' side. It is safe
-// for concurrent use. All that is said of [Mutex] holds here too.
+// same lock as the Mutex of its name, which is the writer's side. It is safe for
+// concurrent use. All that is said of [Mutex] holds here too: prefer Do and RDo, or
+// LockContext and RLockContext, to the forms that return no Hold.
 //
-// Readers and writers are served in the order in which they came; a reader does
-// not pass a waiting writer, unless its owner holds the lock already. Within the
-// bounds of Options.LocalHandoffs the writers of one process may pass those who wait
-// in others, and its readers may join one of them who reads already.
+// Readers and writers are served in the order in which they came. A reader does not
+// pass a waiting writer, unless the reader's owner holds the lock already. Within the
+// bounds of Options.LocalHandoffs two exceptions hold. Writers of one process may pass
+// the waiters of others, and readers of a process may join one of its readers.
 //
-// An owner who holds the writer's lock may take the reader's lock under it, and
-// may then unlock the writer's first: a downgrade, in which no other writer
-// comes between. The other way round, taking the writer's lock under one's own
-// reader's lock, works if no one else reads and fails at once with ErrUpgrade
-// otherwise, for two readers who wait for each other to leave would wait for ever.
-type RWMutex struct{ write, read door }
+// An owner that holds the writer's lock may take the reader's lock under it, and may
+// then unlock the writer's first. This is a downgrade: no other writer comes between.
+// The other way round is an upgrade: the writer's lock under the owner's own reader's
+// lock. It succeeds if no other owner reads, and fails at once with ErrUpgrade
+// otherwise, because two readers would wait for each other for ever.
+type RWMutex struct{ write, read locker }
 
-// Lock is Mutex.Lock: it waits for all readers and writers to leave. Under
-// the owner's own reader's lock (see As) it panics if others read too.
+// Lock is Mutex.Lock: it waits until all readers and writers have left. Under the
+// owner's own reader's lock (see As) it panics if other owners read too.
 func (rw *RWMutex) Lock() { rw.write.lock() }
 
-// Unlock is Mutex.Unlock, for a Lock or TryLock.
+// Unlock is Mutex.Unlock, for Lock and TryLock. The rule for several holds of one
+// value, of which one was lost, is the same.
 func (rw *RWMutex) Unlock() { rw.write.unlock() }
 
-// TryLock is Mutex.TryLock. It is false also where Lock would be an upgrade
-// that is refused.
+// TryLock is Mutex.TryLock. It is also false where Lock would be an upgrade that is
+// refused.
 func (rw *RWMutex) TryLock() bool { return rw.write.tryLock() }
 
 // LockContext is Mutex.LockContext, and may also fail with ErrUpgrade.
@@ -45,12 +47,14 @@ func (rw *RWMutex) Do(ctx context.Context, fn func(context.Context) error) error
 	return rw.write.do(ctx, fn)
 }
 
-// RLock is Lock for a reader: it waits for the writer, and for writers who
-// came before it, to leave. Each RLock is an owner of its own, so a nested one
-// can deadlock with a writer between; As gives an RWMutex that nests.
+// RLock is Lock for a reader: it waits until the writer, and writers that came
+// before it, have left. Each RLock is an owner of its own, so a nested RLock can
+// deadlock with a writer that waits in between. As returns an RWMutex that nests.
 func (rw *RWMutex) RLock() { rw.read.lock() }
 
-// RUnlock is Unlock for an RLock or TryRLock.
+// RUnlock is Unlock for RLock and TryRLock. It ends any one of the reader's holds
+// that were taken through this value, a lost one first: see Mutex.Unlock. To end a
+// certain hold, use RLockContext or RDo.
 func (rw *RWMutex) RUnlock() { rw.read.unlock() }
 
 // TryRLock is TryLock for a reader.
@@ -77,10 +81,11 @@ type readLocker RWMutex
 func (r *readLocker) Lock()   { (*RWMutex)(r).RLock() }
 func (r *readLocker) Unlock() { (*RWMutex)(r).RUnlock() }
 
-// As is Mutex.As, for readers and writers alike.
+// As is Mutex.As, for readers and writers. RLock and RUnlock through two As values of
+// one RWMutex and one owner belong together too.
 func (rw *RWMutex) As(o Owner) *RWMutex {
 	return &RWMutex{write: rw.write.as(o), read: rw.read.as(o)}
 }
 
 // Name returns the name of the lock.
-func (rw *RWMutex) Name() string { return rw.write.terms.name }
+func (rw *RWMutex) Name() string { return rw.write.name() }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/coretest"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/memory"
 	"github.com/stretchr/testify/assert"
@@ -19,27 +20,27 @@ import (
 func TestReadersHoldTogetherAndExcludeWriters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()
-		c, peer := open(t, s, nil), open(t, s.Peer(), nil)
+		c, peer := coretest.Open(t, s, nil), coretest.Open(t, s.Peer(), nil)
 		rw := c.RWMutex("m")
 		rw.RLock()
 		require.True(t, rw.TryRLock())
-		far := mustRLock(t, t.Context(), peer.RWMutex("m"))
-		assert.Len(t, inspect(t, s, "m").Holders, 2, "one for each process")
+		far := coretest.MustRLock(t, t.Context(), peer.RWMutex("m"))
+		assert.Len(t, coretest.Inspect(t, s, "m").Holders, 2, "one for each process")
 
 		assert.False(t, rw.TryLock())
 		assert.False(t, peer.RWMutex("m").TryLock())
 		assert.False(t, peer.Mutex("m").TryLock(), "Mutex is the writers' side of the same lock")
-		wantPanic(t, rw.Unlock, "unlock", dlock.ErrNotHeld)
+		coretest.WantPanic(t, rw.Unlock, "unlock", dlock.ErrNotHeld)
 		rw.RUnlock()
 		rw.RUnlock()
-		wantPanic(t, rw.RUnlock, "runlock", dlock.ErrNotHeld)
+		coretest.WantPanic(t, rw.RUnlock, "runlock", dlock.ErrNotHeld)
 		require.NoError(t, far.Unlock())
 
 		rw.Lock()
 		assert.False(t, rw.TryRLock())
 		assert.False(t, peer.RWMutex("m").TryRLock())
 		assert.False(t, peer.Mutex("m").TryLock())
-		wantPanic(t, rw.RUnlock, "runlock", dlock.ErrNotHeld)
+		coretest.WantPanic(t, rw.RUnlock, "runlock", dlock.ErrNotHeld)
 		rw.Unlock()
 		assert.Equal(t, "m", rw.Name())
 	})
@@ -47,22 +48,22 @@ func TestReadersHoldTogetherAndExcludeWriters(t *testing.T) {
 
 func TestErrorsNameTheReadersForms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rw := open(t, memory.New(), nil).RWMutex("")
+		rw := coretest.Open(t, memory.New(), nil).RWMutex("")
 		_, err := rw.RLockContext(t.Context())
-		wantError(t, err, "rlock", "", dlock.ErrInvalidName)
+		coretest.WantError(t, err, "rlock", "", dlock.ErrInvalidName)
 		_, err = rw.TryRLockContext(t.Context())
-		wantError(t, err, "tryrlock", "", dlock.ErrInvalidName)
-		wantError(t, rw.RDo(t.Context(), nil), "rdo", "", dlock.ErrInvalidName)
-		wantPanic(t, rw.RLock, "rlock", dlock.ErrInvalidName)
-		wantPanic(t, func() { rw.TryRLock() }, "tryrlock", dlock.ErrInvalidName)
-		wantPanic(t, rw.RUnlock, "runlock", dlock.ErrNotHeld)
-		wantPanic(t, rw.RLocker().Unlock, "runlock", dlock.ErrNotHeld)
+		coretest.WantError(t, err, "tryrlock", "", dlock.ErrInvalidName)
+		coretest.WantError(t, rw.RDo(t.Context(), nil), "rdo", "", dlock.ErrInvalidName)
+		coretest.WantPanic(t, rw.RLock, "rlock", dlock.ErrInvalidName)
+		coretest.WantPanic(t, func() { rw.TryRLock() }, "tryrlock", dlock.ErrInvalidName)
+		coretest.WantPanic(t, rw.RUnlock, "runlock", dlock.ErrNotHeld)
+		coretest.WantPanic(t, rw.RLocker().Unlock, "runlock", dlock.ErrNotHeld)
 	})
 }
 
 func TestRLockerIsTheReadersSide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rw := open(t, memory.New(), nil).RWMutex("m")
+		rw := coretest.Open(t, memory.New(), nil).RWMutex("m")
 		r := rw.RLocker()
 		r.Lock()
 		assert.True(t, rw.TryRLock())
@@ -77,7 +78,7 @@ func TestRLockerIsTheReadersSide(t *testing.T) {
 func TestRDoHoldsAsAReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()
-		rw := open(t, s, nil).RWMutex("m")
+		rw := coretest.Open(t, s, nil).RWMutex("m")
 		failed := errors.New("failed")
 		assert.Equal(t, failed, rw.RDo(t.Context(), func(ctx context.Context) error {
 			assert.True(t, rw.TryRLock())
@@ -86,26 +87,26 @@ func TestRDoHoldsAsAReader(t *testing.T) {
 			assert.NoError(t, rw.RDo(ctx, func(context.Context) error { return nil }))
 			return failed
 		}))
-		wantFree(t, s, "m")
+		coretest.WantFree(t, s, "m")
 	})
 }
 
-// A writer waits for the readers, and later readers wait for the writer, in
-// this process and in others; only who reads already may read again.
+// A writer waits for the readers, and later readers wait for the writer, in this process and in
+// others. Only an owner that reads already may read again.
 func TestReadersDoNotPassAWaitingWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()
-		c, peer := open(t, s, nil), open(t, s.Peer(), nil)
-		reader := mustRLock(t, t.Context(), c.RWMutex("m"))
+		c, peer := coretest.Open(t, s, nil), coretest.Open(t, s.Peer(), nil)
+		reader := coretest.MustRLock(t, t.Context(), c.RWMutex("m"))
 
 		var mu sync.Mutex
 		var order []string
 		var wg sync.WaitGroup
-		come := func(who string, lock, unlock func()) {
+		arrive := func(name string, lock, unlock func()) {
 			wg.Go(func() {
 				lock()
 				mu.Lock()
-				order = append(order, who)
+				order = append(order, name)
 				mu.Unlock()
 				time.Sleep(time.Second)
 				unlock()
@@ -113,13 +114,13 @@ func TestReadersDoNotPassAWaitingWriter(t *testing.T) {
 			synctest.Wait()
 		}
 		w, r, far := c.RWMutex("m"), c.RWMutex("m"), peer.RWMutex("m")
-		come("writer", w.Lock, w.Unlock)
-		come("reader", r.RLock, r.RUnlock)
-		come("far reader", far.RLock, far.RUnlock)
+		arrive("writer", w.Lock, w.Unlock)
+		arrive("reader", r.RLock, r.RUnlock)
+		arrive("far reader", far.RLock, far.RUnlock)
 		assert.False(t, c.RWMutex("m").TryRLock())
 		assert.False(t, peer.RWMutex("m").TryRLock())
 
-		again := mustRLock(t, reader.Context(t.Context()), c.RWMutex("m"))
+		again := coretest.MustRLock(t, reader.Context(t.Context()), c.RWMutex("m"))
 		assert.Equal(t, reader.Token(), again.Token())
 		require.NoError(t, again.Unlock())
 		mu.Lock()
@@ -132,11 +133,11 @@ func TestReadersDoNotPassAWaitingWriter(t *testing.T) {
 	})
 }
 
-// Fault 79: fifty readers that cycle without a gap do not starve a writer.
+// Fifty readers that lock again and again without a gap do not starve a writer.
 func TestFault79WriterIsNotStarvedByCyclingReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()
-		clients := []*dlock.Client{open(t, s, nil), open(t, s.Peer(), nil)}
+		clients := []*dlock.Client{coretest.Open(t, s, nil), coretest.Open(t, s.Peer(), nil)}
 		const reading = 10 * time.Millisecond
 		var stop atomic.Bool
 		var reads atomic.Int64
@@ -157,7 +158,7 @@ func TestFault79WriterIsNotStarvedByCyclingReaders(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			before, w, start := reads.Load(), clients[i%2].RWMutex("m"), time.Now()
 			w.Lock()
-			assert.LessOrEqual(t, time.Since(start), reading, "the readers that were in, and no other")
+			assert.LessOrEqual(t, time.Since(start), reading, "the writer waits only for the readers that hold")
 			assert.Greater(t, before, int64(100*i))
 			w.Unlock()
 		}
@@ -166,13 +167,13 @@ func TestFault79WriterIsNotStarvedByCyclingReaders(t *testing.T) {
 	})
 }
 
-// Many of both, over three processes: never a writer with anybody else.
+// Many readers and writers of three processes: a writer never holds beside another owner.
 func TestReadersAndWritersExclude(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()
 		var readers, writers, most atomic.Int64
 		var wg sync.WaitGroup
-		for _, c := range []*dlock.Client{open(t, s, nil), open(t, s.Peer(), nil), open(t, s.Peer(), nil)} {
+		for _, c := range []*dlock.Client{coretest.Open(t, s, nil), coretest.Open(t, s.Peer(), nil), coretest.Open(t, s.Peer(), nil)} {
 			rw := c.RWMutex("m")
 			for range 10 {
 				wg.Go(func() {
@@ -201,8 +202,8 @@ func TestReadersAndWritersExclude(t *testing.T) {
 		}
 		wg.Wait()
 		assert.Greater(t, most.Load(), int64(1), "readers read together")
-		wantFree(t, s, "m")
+		coretest.WantFree(t, s, "m")
 	})
 }
 
-var _ store.Store = (*spy)(nil)
+var _ store.Store = (*coretest.Spy)(nil)

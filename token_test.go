@@ -6,16 +6,14 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/store/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/store"
-	"github.com/dlock-go/dlock/store/memory"
 )
 
-// TokenFrom is the token of the innermost hold, and of none outside one or for
-// another owner.
+// TokenFrom returns the token of the innermost hold. Outside a hold, and for another owner, there
+// is none.
 func TestTokenFrom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := dlock.New(memory.New(), nil)
@@ -46,9 +44,9 @@ func TestTokenFrom(t *testing.T) {
 	})
 }
 
-// A loss that several nested Dos meet is told once; the loss of another lock is
-// told beside it.
-func TestNestedDoTellsOneLossOnce(t *testing.T) {
+// A loss that several nested Dos meet is reported once. The loss of another lock is reported
+// beside it.
+func TestNestedDoReportsOneLossOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()
 		c, err := dlock.New(s, nil)
@@ -80,37 +78,5 @@ func TestNestedDoTellsOneLossOnce(t *testing.T) {
 		assert.ErrorIs(t, err, dlock.ErrLost)
 		assert.Contains(t, err.Error(), `"a"`)
 		assert.Contains(t, err.Error(), `"b"`)
-	})
-}
-
-// A downgrade that the store has granted while the writer's lock was held gets that
-// lock's token, also if it was passed on within the process with another one than the
-// store knows, and is unlocked when the answer comes.
-func TestDowngradeAmidAnUnlock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSpy(memory.New())
-		c := open(t, s, nil)
-		first, got := handing(t, c, t.Context())
-		require.NoError(t, first.Unlock())
-		w := <-got[0]
-		require.Greater(t, w.Token(), first.Token())
-		answer := make(chan struct{})
-		s.onAcquire(func(ctx context.Context, req store.Request) (store.Grant, error) {
-			g, err := s.Store.Acquire(ctx, req)
-			<-answer
-			return g, err
-		})
-		read := make(chan *dlock.Hold, 1)
-		go func() {
-			r, err := c.RWMutex("m").RLockContext(dlock.WithOwner(t.Context(), w.Owner()))
-			assert.NoError(t, err)
-			read <- r
-		}()
-		synctest.Wait()
-		require.NoError(t, w.Unlock())
-		close(answer)
-		r := <-read
-		assert.Equal(t, w.Token(), r.Token())
-		require.NoError(t, r.Unlock())
 	})
 }

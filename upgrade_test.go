@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/coretest"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/memory"
 	"github.com/stretchr/testify/assert"
@@ -16,10 +17,10 @@ import (
 func TestUpgradeIsGrantedToTheOnlyReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()
-		rw := open(t, s, nil).RWMutex("m")
-		r := mustRLock(t, t.Context(), rw)
+		rw := coretest.Open(t, s, nil).RWMutex("m")
+		r := coretest.MustRLock(t, t.Context(), rw)
 		ctx := r.Context(t.Context())
-		w := mustLock(t, ctx, rw)
+		w := coretest.MustLock(t, ctx, rw)
 		assert.Greater(t, w.Token(), r.Token())
 		assert.Equal(t, 2, w.Count())
 		assert.NoError(t, r.Err())
@@ -28,46 +29,46 @@ func TestUpgradeIsGrantedToTheOnlyReader(t *testing.T) {
 		assert.True(t, rw.TryRLock(), "a reader again")
 		rw.RUnlock()
 		require.NoError(t, r.Unlock())
-		wantFree(t, s, "m")
+		coretest.WantFree(t, s, "m")
 	})
 }
 
-// Two readers who wait for each other to leave would wait for ever.
+// Two readers that wait for each other to unlock would wait for ever.
 func TestUpgradeBesideOtherReadersFailsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()
-		c, peer := open(t, s, nil), open(t, s.Peer(), nil)
+		c, peer := coretest.Open(t, s, nil), coretest.Open(t, s.Peer(), nil)
 		rw := c.RWMutex("m")
-		r := mustRLock(t, t.Context(), rw)
-		other := mustRLock(t, t.Context(), peer.RWMutex("m"))
+		r := coretest.MustRLock(t, t.Context(), rw)
+		other := coretest.MustRLock(t, t.Context(), peer.RWMutex("m"))
 		ctx, start := r.Context(t.Context()), time.Now()
 
 		_, err := rw.LockContext(ctx)
-		wantError(t, err, "lock", "m", dlock.ErrUpgrade)
+		coretest.WantError(t, err, "lock", "m", dlock.ErrUpgrade)
 		_, err = rw.TryLockContext(ctx)
-		wantError(t, err, "trylock", "m", dlock.ErrUpgrade)
-		wantError(t, rw.Do(ctx, nil), "do", "m", dlock.ErrUpgrade)
+		coretest.WantError(t, err, "trylock", "m", dlock.ErrUpgrade)
+		coretest.WantError(t, rw.Do(ctx, nil), "do", "m", dlock.ErrUpgrade)
 		assert.Zero(t, time.Since(start))
 		assert.NoError(t, r.Err(), "the reader's lock stays")
-		assert.Empty(t, inspect(t, s, "m").Queue)
+		assert.Empty(t, coretest.Inspect(t, s, "m").Queue)
 
 		require.NoError(t, other.Unlock())
-		w := mustLock(t, ctx, rw)
+		w := coretest.MustLock(t, ctx, rw)
 		require.NoError(t, w.Unlock())
 		require.NoError(t, r.Unlock())
 	})
 }
 
-// Fault 80, for the Locker forms.
+// The Locker forms refuse such an upgrade too.
 func TestFault80LockUnderOnesOwnRLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := open(t, memory.New(), nil)
+		c := coretest.Open(t, memory.New(), nil)
 		rw, other := c.RWMutex("m").As(dlock.NewOwner()), c.RWMutex("m")
 		rw.RLock()
 		rw.Lock() // alone
 		rw.Unlock()
 		other.RLock()
-		wantPanic(t, rw.Lock, "lock", dlock.ErrUpgrade)
+		coretest.WantPanic(t, rw.Lock, "lock", dlock.ErrUpgrade)
 		assert.False(t, rw.TryLock())
 		other.RUnlock()
 		assert.True(t, rw.TryLock())
@@ -76,38 +77,38 @@ func TestFault80LockUnderOnesOwnRLock(t *testing.T) {
 	})
 }
 
-// The upgrade does not wait behind those who wait for this reader.
+// An upgrade does not wait behind writers that wait for this reader.
 func TestUpgradePassesTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rw := open(t, memory.New(), nil).RWMutex("m")
-		r := mustRLock(t, t.Context(), rw)
+		rw := coretest.Open(t, memory.New(), nil).RWMutex("m")
+		r := coretest.MustRLock(t, t.Context(), rw)
 		var wg sync.WaitGroup
 		wg.Go(func() { rw.Lock(); rw.Unlock() })
 		synctest.Wait()
-		w := mustLock(t, r.Context(t.Context()), rw)
+		w := coretest.MustLock(t, r.Context(t.Context()), rw)
 		require.NoError(t, w.Unlock())
 		require.NoError(t, r.Unlock())
 		wg.Wait()
 	})
 }
 
-// A writer goes on as a reader; no other writer comes between.
+// A writer goes on as a reader, and no other writer gets the lock between.
 func TestDowngradeLetsNoWriterBetween(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()
-		c, peer := open(t, s, nil), open(t, s.Peer(), nil)
+		c, peer := coretest.Open(t, s, nil), coretest.Open(t, s.Peer(), nil)
 		rw := c.RWMutex("m")
-		w := mustLock(t, t.Context(), rw)
+		w := coretest.MustLock(t, t.Context(), rw)
 		var wg sync.WaitGroup
 		written := make(chan struct{})
 		wg.Go(func() { far := peer.RWMutex("m"); far.Lock(); close(written); far.Unlock() })
 		synctest.Wait()
 
-		r := mustRLock(t, w.Context(t.Context()), rw)
+		r := coretest.MustRLock(t, w.Context(t.Context()), rw)
 		assert.Equal(t, w.Token(), r.Token())
 		assert.Equal(t, 2, r.Count())
 		modes := func() (modes []store.Mode) {
-			for _, e := range inspect(t, s, "m").Holders {
+			for _, e := range coretest.Inspect(t, s, "m").Holders {
 				modes = append(modes, e.Mode)
 			}
 			return modes
@@ -118,25 +119,25 @@ func TestDowngradeLetsNoWriterBetween(t *testing.T) {
 
 		time.Sleep(time.Hour)
 		assert.NoError(t, r.Err())
-		assert.False(t, closed(written))
+		assert.False(t, coretest.Closed(written))
 		require.NoError(t, r.Unlock())
 		<-written
 		wg.Wait()
 	})
 }
 
-// The readers behind a downgraded writer, and before the next one, come in.
-func TestDowngradeAdmitsTheReadersNextInLine(t *testing.T) {
+// The readers that wait behind a downgraded writer and before the next writer are granted.
+func TestDowngradeAdmitsTheReadersNextInTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()
-		c, peer := open(t, s, nil), open(t, s.Peer(), nil)
+		c, peer := coretest.Open(t, s, nil), coretest.Open(t, s.Peer(), nil)
 		rw := c.RWMutex("m").As(dlock.NewOwner())
 		rw.Lock()
 		reading := make(chan struct{})
 		go func() { far := peer.RWMutex("m"); far.RLock(); close(reading); far.RUnlock() }()
 		synctest.Wait()
 		rw.RLock()
-		require.False(t, closed(reading))
+		require.False(t, coretest.Closed(reading))
 		rw.Unlock()
 		<-reading
 		rw.RUnlock()

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	saysBreak = "Break removes all live holds of a name, promotes waiters and returns how many holds it removed. The next grant has a greater token; the old holder itself is told by its next renewal."
+	saysBreak = "Break removes all live holds of a name, promotes waiters and returns how many holds it removed. The next grant has a greater token ... The old holder learns of it with its next renewal."
 	saysList  = "List returns the names that have live holds or waiters, in no order."
 )
 

@@ -9,7 +9,7 @@ import (
 var acquireCases = []testCase{
 	{
 		name: "answer",
-		says: "Grant is the answer to a request: Held, Token, TTL (how much certainly remains; it may be less than asked for), Holds (this one included), Position (0 is none).",
+		says: "Grant is the answer to a request. ... TTL is how much of a hold's lease certainly remains ... live holds of this owner, this one included ... place in the queue: 1 is the head, 0 is none",
 		run: func(h *harness) {
 			for _, c := range []*claim{h.exclusive("A"), h.shared("B").on(h.name + "/shared")} {
 				g := c.hold()
@@ -71,7 +71,7 @@ var acquireCases = []testCase{
 	},
 	{
 		name: "repeated",
-		says: "The id is a live hold. Same answer, same token: repeating a request is harmless.",
+		says: "The id is a live hold. The answer is the same, with the same token, so repeating a request is harmless.",
 		run: func(h *harness) {
 			for _, c := range []*claim{h.exclusive("A"), h.shared("B").on(h.name + "/shared")} {
 				first := c.hold()
@@ -117,7 +117,7 @@ var acquireCases = []testCase{
 			a.hold()
 			h.rely(h.last, h.ttl)
 			a.renew(h.long)
-			h.rely(span{}, h.long)
+			h.rely(callTime{}, h.long)
 			a.hold()
 			h.after(h.last, h.ttl)
 			h.exclusive("B").refused(store.ErrHeld)
@@ -125,7 +125,7 @@ var acquireCases = []testCase{
 	},
 	{
 		name: "refusal says when to ask again",
-		says: "Retry is how long at most until asking again can help should no event come: when the holds in its way run out unless renewed. It is positive.",
+		says: "is how long at most until asking again can help should no event come: when the holds in its way run out unless renewed ... It is positive.",
 		run: func(h *harness) {
 			a, b := h.exclusive("A").lease(3*h.ttl), h.exclusive("B")
 			a.hold()
@@ -137,7 +137,7 @@ var acquireCases = []testCase{
 	},
 	{
 		name: "retry follows the longest hold",
-		says: "Retry is how long at most until asking again can help should no event come: when the holds in its way run out unless renewed.",
+		says: "is how long at most until asking again can help should no event come: when the holds in its way run out unless renewed",
 		run: func(h *harness) {
 			short, long, w := h.shared("A").lease(2*h.ttl), h.shared("B").lease(4*h.ttl), h.exclusive("W")
 			short.hold()
@@ -153,7 +153,7 @@ var acquireCases = []testCase{
 	},
 	{
 		name: "ids compared whole",
-		says: "Ids are 32 lower-case hexadecimal digits of 128 random bits. Every operation is idempotent by id.",
+		says: "Ids are 32 lower-case hexadecimal digits of 128 random bits. ... Every operation is idempotent by id.",
 		run: func(h *harness) {
 			a := h.exclusive("A")
 			a.hold()
@@ -167,7 +167,7 @@ var acquireCases = []testCase{
 	},
 	{
 		name: "owners compared whole",
-		says: "The owner has a live hold (re-entry).",
+		says: "The owner has a live hold: this is a re-entry.",
 		run: func(h *harness) {
 			for i, pair := range [][2]string{
 				{"worker-10", "worker-1"}, {"worker-1", "worker-10"}, {"Worker", "worker"}, {"a", "b"},
@@ -188,7 +188,7 @@ const longOwner = "o23456789-123456789-123456789-123456789-123456789-123456789-1
 
 // wantRetry wants Retry to be positive and not later than the end of a hold of
 // d that the call s took, give or take what staggers the waiters.
-func (h *harness) wantRetry(c *claim, g store.Grant, s span, d time.Duration) {
+func (h *harness) wantRetry(c *claim, g store.Grant, s callTime, d time.Duration) {
 	stagger := h.lag + 100*time.Millisecond
 	if atMost := d - (h.last.sent - s.answered) + stagger; g.Retry <= 0 || g.Retry > atMost {
 		c.wrong("0 < retry <= %v; got retry %v", atMost, g.Retry)

@@ -4,7 +4,7 @@ import "github.com/dlock-go/dlock/store"
 
 const (
 	saysBury     = "With Bury the id is also refused from now on, for ref.TTL, whether it was there or not: an Acquire of it that arrives late gets ErrLost and changes nothing."
-	saysBuryEnds = "A buried id leaves no trace after that time, and the possibility costs nothing for names where none is buried."
+	saysBuryEnds = "A buried id leaves no trace after that time."
 )
 
 var buryCases = []testCase{
@@ -105,7 +105,7 @@ var buryCases = []testCase{
 		name: "ends",
 		says: saysBuryEnds,
 		run: func(h *harness) {
-			a := h.exclusive("A").lease(2 * h.ttl).place(h.ttl)
+			a := h.exclusive("A").lease(2 * h.ttl).waitTTL(h.ttl)
 			a.hold()
 			h.rely(h.last, 2*h.ttl)
 			a.bury()
@@ -174,7 +174,7 @@ var buryCases = []testCase{
 	},
 	{
 		name: "is not shown",
-		says: "Inspect reports the live holders and the queue of one name.",
+		says: "Inspect reports the live holders and the queue of one name",
 		run: func(h *harness) {
 			a := h.exclusive("A")
 			a.buryAbsent()
@@ -184,7 +184,7 @@ var buryCases = []testCase{
 	},
 	{
 		name: "does not hold the name",
-		says: "An Acquire of it that arrives late changes nothing.", needs: fair,
+		says: "an Acquire of it that arrives late gets ErrLost and changes nothing", needs: fair,
 		run: func(h *harness) {
 			a, b, w := h.exclusive("A"), h.exclusive("B"), h.exclusive("W")
 			b.hold()

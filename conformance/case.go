@@ -20,6 +20,8 @@ const (
 	raiser                      // store.TokenRaiser
 	incarnator                  // store.Incarnator
 	plant                       // Suite.Plant
+	stall                       // Suite.Stall
+	footprint                   // Suite.Footprint
 	alone                       // no other case meanwhile: all names together matter, for a counter of theirs or for List
 )
 
@@ -50,7 +52,10 @@ var topics = []struct {
 	{"concurrency", concurrencyCases},
 	{"handles", handleCases},
 	{"abilities", abilityCases},
+	{"contract", contractCases},
 	{"raising", raisingCases},
+	{"stall", stallCases},
+	{"footprint", footprintCases},
 }
 
 // allCases are the cases of all topics under their full names.

@@ -8,7 +8,7 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-const saysAtomic = "Each Acquire, each Release, and each hold within a Renew is atomic: others see all of it or nothing."
+const saysAtomic = "Each Acquire, each Release, and each hold within a Renew is atomic: other operations see all of it or nothing."
 
 // lock asks until c holds, as a client does: an event or Retry makes it ask again.
 func (c *claim) lock() store.Grant {
@@ -195,7 +195,7 @@ var concurrencyCases = []testCase{
 	},
 	{
 		name: "many names",
-		says: "For each name a store keeps its live holds.",
+		says: "For each name a store keeps its live holds",
 		run: func(h *harness) {
 			// Each keeps its latest until it has the next.
 			latest := make([]*claim, 8)

@@ -67,13 +67,24 @@ type Suite struct {
 	Bubble bool
 
 	// Deadline bounds each case, and its clean-up, on the clock that the case
-	// sees. Zero: 30 seconds and 50 times the TTL. In a bubble, real time is
-	// bounded by a minute as well.
+	// sees. Zero: 15 seconds and 50 times the TTL. In a bubble, real time is
+	// bounded by 20 seconds as well.
 	Deadline time.Duration
 
 	// Plant puts something foreign where the lock of name would be. Nil: the
 	// cases about foreign keys are skipped.
 	Plant func(t testing.TB, s store.Store, name string)
+
+	// Stall makes the store's data out of reach for the calls of s until resume is
+	// called: it locks the table, stops the server, fills the link. Calls that were
+	// made meanwhile may go on after that. Nil: the cases about calls that have to
+	// wait are skipped.
+	Stall func(t testing.TB, s store.Store) (resume func())
+
+	// Footprint counts what the store keeps for all names together: keys, rows,
+	// files, records, not counting what is there once for the whole store. Nil: the
+	// cases about what lasts are skipped.
+	Footprint func(s store.Store) int
 
 	// Unfair is a stated lack: requests that wait have no common order, such as
 	// when independent servers vote. Queue, promotion and events are not
@@ -118,6 +129,7 @@ func RunSuite(t *testing.T, s Suite) {
 	}
 	p.runAll(t, together, p.Parallel)
 	p.runAll(t, apart, 1)
+	p.summary(t)
 }
 
 // plan is a Suite with its zero values resolved and the store's abilities known.
@@ -126,6 +138,7 @@ type plan struct {
 	breaker, lister    bool
 	raiser, incarnator bool
 	quick              bool // fewer rounds in the cases that repeat; for many runs of the suite
+	verdicts           verdicts
 }
 
 // plan looks at one store, outside any bubble.
@@ -199,6 +212,10 @@ func (p *plan) skips(c testCase) string {
 		return "the store is no store.TokenRaiser"
 	case c.needs.has(incarnator) && !p.incarnator:
 		return "the store is no store.Incarnator"
+	case c.needs.has(stall) && p.Stall == nil:
+		return "no Suite.Stall to put the store's data out of reach"
+	case c.needs.has(footprint) && p.Footprint == nil:
+		return "no Suite.Footprint to count what the store keeps"
 	case c.needs.has(plant) && p.Plant == nil:
 		return "no Suite.Plant to put something foreign at a name"
 	}

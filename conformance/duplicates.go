@@ -8,7 +8,7 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-const saysIdempotent = "Every operation is idempotent by id. A request that arrives twice, or late, changes nothing that the first arrival would not have changed."
+const saysIdempotent = "Every operation is idempotent by id. A request that arrives twice, or late, changes nothing that the first arrival would not have changed"
 
 // copies is how often a call arrives in the cases about duplicates.
 const copies = 8
@@ -113,7 +113,7 @@ var duplicateCases = []testCase{
 	},
 	{
 		name: "Release",
-		says: "ErrLost says that it was not there, which is what a repeated Release meets.",
+		says: "ErrLost says that there was none, which is what a repeated Release meets.",
 		run: func(h *harness) {
 			a := h.exclusive("A")
 			a.hold()
@@ -195,7 +195,7 @@ var duplicateCases = []testCase{
 	},
 	{
 		name: "Break",
-		says: "Break removes all live holds of a name and returns how many holds it removed.", needs: breaker,
+		says: "Break removes all live holds of a name, promotes waiters and returns how many holds it removed.", needs: breaker,
 		run: func(h *harness) {
 			h.exclusive("A").hold()
 			h.wantBroken(h.name, 1)

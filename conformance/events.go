@@ -34,11 +34,12 @@ func (h *harness) prompt() time.Duration {
 	if h.Bubble {
 		return h.ttl
 	}
-	return h.patience()
+	return h.deadline / 3
 }
 
-// patience is how long something that is pushed may take to arrive.
-func (h *harness) patience() time.Duration { return h.deadline / 3 }
+// patience is how long something that is pushed may take to arrive: a few
+// leases, but long enough for a machine that is busy.
+func (h *harness) patience() time.Duration { return min(max(10*h.ttl, 3*time.Second), h.deadline/3) }
 
 // wake wants the event of a claim and returns its token.
 func (h *harness) wake(c *claim) uint64 {

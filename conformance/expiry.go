@@ -8,8 +8,8 @@ import (
 
 const (
 	saysDead    = "An entry whose deadline is not after the store's present is dead, and every operation treats it as absent."
-	saysEach    = "live holds, each with an acquisition id, an owner, a Mode, a deadline and a token"
-	saysNoticed = "Every removal promotes: an expiry noticed by whatever operation comes next"
+	saysEach    = "A hold has an acquisition id, an owner, a Mode, a deadline and a token."
+	saysNoticed = "Whatever operation comes next notices an expiry and promotes, Inspect too."
 )
 
 // oneLastsLongest has readers of whom the first or the last is there still when the
@@ -17,7 +17,7 @@ const (
 func (h *harness) oneLastsLongest(first bool) {
 	longer := 2*h.ttl + h.lag
 	for _, others := range [][]string{{"B"}, {"B", "C"}} {
-		var long span
+		var long callTime
 		one := func() {
 			h.shared("A").lease(longer).hold()
 			long = h.last
@@ -70,7 +70,7 @@ var expiryCases = []testCase{
 	},
 	{
 		name: "fixed",
-		says: "Fixed: the hold reaches its TTL once and is not renewed after that",
+		says: "a hint: the hold reaches its TTL once and is not renewed after that. A store may ignore it and never refuses a renewal because of it",
 		run: func(h *harness) {
 			h.exclusive("A").lease(2 * h.ttl).fixed().hold()
 			lease := h.last
@@ -82,7 +82,7 @@ var expiryCases = []testCase{
 	},
 	{
 		name: "not before Grant.TTL",
-		says: "Grant.TTL is how much of a hold's lease certainly remains, counted from the moment before the request was sent.",
+		says: "TTL is how much of a hold's lease certainly remains, counted from the moment before the request was sent.",
 		run: func(h *harness) {
 			a := h.exclusive("A").lease(4 * h.ttl)
 			g := a.hold()
@@ -263,7 +263,7 @@ var expiryCases = []testCase{
 		name: "longest lease",
 		says: "Each TTL and WaitTTL is at least MinTTL and at most 366 days.",
 		run: func(h *harness) {
-			a := h.exclusive("A").lease(longest).place(longest)
+			a := h.exclusive("A").lease(longest).waitTTL(longest)
 			if g := a.hold(); g.TTL <= h.long || g.TTL > longest {
 				a.wrong("TTL=%v or a little less", longest)
 			}

@@ -6,7 +6,7 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-const saysHandles = "A Store value is one handle on the locks, such as one process has; two handles on the same locks see each other's holds."
+const saysHandles = "A Store value is one handle on the locks, such as one process has. Two handles on the same locks see each other's holds."
 
 var handleCases = []testCase{
 	{
@@ -75,7 +75,7 @@ var handleCases = []testCase{
 	},
 	{
 		name: "close leaves holds",
-		says: "Close: holds are left to their leases.", needs: twoHandles,
+		says: "Holds are left to their leases.", needs: twoHandles,
 		run: func(h *harness) {
 			a := h.exclusive("A").through(h.other).lease(2 * h.ttl)
 			a.hold()
@@ -90,7 +90,7 @@ var handleCases = []testCase{
 	},
 	{
 		name: "close drops sinks",
-		says: "Close: sinks are dropped.", needs: fair | twoHandles,
+		says: "Close ends this handle. It closes what the handle opened itself and drops the sinks.", needs: fair | twoHandles,
 		run: func(h *harness) {
 			a, w := h.exclusive("A"), h.exclusive("W").through(h.other)
 			a.hold()

@@ -33,7 +33,9 @@ type harness struct {
 	main, other store.Store
 	handles     []store.Store // to be closed
 	stops       []func()
-	last        span // of the latest call
+	resumes     []func() // of stalls
+	tb          testing.TB
+	last        callTime // of the latest call
 
 	mu        sync.Mutex
 	start     time.Time
@@ -42,6 +44,7 @@ type harness struct {
 	opened    bool
 	skippedBy bool // New skipped the case
 	spoilt    bool
+	hung      bool // a call did not return
 	failure   string
 	trace     trace
 	owners    map[string]string // by the label that the case uses
@@ -51,8 +54,8 @@ type harness struct {
 	changed   chan struct{} // closed at each new event
 }
 
-// span is when a call was sent and when its answer came.
-type span struct{ sent, answered time.Duration }
+// callTime is when a call was sent and when its answer came.
+type callTime struct{ sent, answered time.Duration }
 
 // heard is an event and the handle that it came through.
 type heard struct {
@@ -68,7 +71,7 @@ func newHarness(p *plan, c testCase, ttl time.Duration) *harness {
 		h.lag = ttl / 4
 	}
 	if h.deadline == 0 {
-		h.deadline = 30*time.Second + 50*ttl
+		h.deadline = 15*time.Second + 50*ttl
 	}
 	h.long = 2*h.deadline + 20*ttl
 	h.tick = ttl / 4
@@ -90,6 +93,7 @@ func (h *harness) begin() {
 
 // open runs on the test's own goroutine, because New may end it.
 func (h *harness) open(t testing.TB) {
+	h.tb = t
 	h.main = h.New(t)
 	h.other = h.main
 	h.handles = append(h.handles, h.main)
@@ -143,7 +147,7 @@ func (h *harness) outcome() (got outcome, spoilt bool) {
 	if h.skippedBy {
 		got.skipped = "Suite.New skipped the case"
 	}
-	got.report = h.failure
+	got.report, got.hung = h.failure, h.hung
 	if h.spoilt && got.report == "" {
 		got.report = fmt.Sprintf("%s: the machine is too slow to tell, even with a TTL of %v", h.testCase.name, h.ttl)
 	}
@@ -171,14 +175,14 @@ func (h *harness) sleep(d time.Duration) {
 
 // before waits until just before what lasts d from the call s can end, and
 // makes the case repeat if what it sees from now on comes too late.
-func (h *harness) before(s span, d time.Duration) {
+func (h *harness) before(s callTime, d time.Duration) {
 	h.inTime()
 	h.sleep(s.sent + d - h.tick - h.now())
 	h.setRelied(s.sent + d)
 }
 
 // rely says that the checks from now on need what lasts d from the call s.
-func (h *harness) rely(s span, d time.Duration) {
+func (h *harness) rely(s callTime, d time.Duration) {
 	h.inTime()
 	h.setRelied(s.sent + d)
 }
@@ -209,14 +213,14 @@ func (h *harness) inTime() {
 }
 
 // after waits until what lasts d from the call s has certainly ended.
-func (h *harness) after(s span, d time.Duration) {
+func (h *harness) after(s callTime, d time.Duration) {
 	h.inTime()
 	h.sleep(s.answered + d + h.lag - h.now())
 	h.setRelied(0)
 }
 
-// owner returns the owner that a label stands for in this case. A label in
-// quotes-free printable form stays readable in Short.
+// owner returns the owner that a label stands for in this case. A printable
+// label without quotes stays readable in store.Short.
 func (h *harness) owner(label string) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -256,6 +260,12 @@ func randomHex(bytes int) string {
 	b := make([]byte, bytes)
 	rand.Read(b)
 	return hex.EncodeToString(b)
+}
+
+func (h *harness) setHung() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.hung = true
 }
 
 func isLost(err error) bool { return errors.Is(err, store.ErrLost) }

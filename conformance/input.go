@@ -58,7 +58,7 @@ var inputCases = []testCase{
 	},
 	{
 		name: "nobody waits for a foreign key",
-		says: "ErrForeignKey: waiting does not help; somebody has to look.", needs: plant,
+		says: "Waiting does not help; an operator has to look.", needs: plant,
 		run: func(h *harness) {
 			h.exclusive("A").waiting().refused(store.ErrForeignKey)
 			h.shared("A").waiting().refused(store.ErrForeignKey)

@@ -23,7 +23,7 @@ var inspectCases = []testCase{
 	},
 	{
 		name: "holder",
-		says: "Entry is one holder or waiter: ID and Owner cut to their first six characters, Mode, Token of a holder, Remaining until its deadline, Label.",
+		says: "Entry is one holder or waiter. ID and Owner are cut to their first six characters",
 		run: func(h *harness) {
 			a := h.exclusive("A")
 			token := a.hold().Token
@@ -89,7 +89,7 @@ var inspectCases = []testCase{
 	},
 	{
 		name: "expired",
-		says: "Inspect reports the live holders and the queue of one name.",
+		says: "Inspect reports the live holders and the queue of one name",
 		run: func(h *harness) {
 			h.exclusive("A").lease(h.ttl).hold()
 			h.after(h.last, h.ttl)
@@ -98,9 +98,9 @@ var inspectCases = []testCase{
 	},
 	{
 		name: "last token",
-		says: "State.Token: last token issued, by a counter that may serve other names too",
+		says: "last token issued, by a counter that may serve other names too",
 		run: func(h *harness) {
-			a := h.exclusive("A").span(3)
+			a := h.exclusive("A").tokens(3)
 			a.hold()
 			if s := h.inspect(h.name); s.Token < a.behind()-1 {
 				h.failf(fmtToken("not less than", a.behind()-1), "State.Token %d", s.Token)
@@ -148,7 +148,7 @@ var inspectCases = []testCase{
 	},
 	{
 		name: "changes nothing",
-		says: "Inspect reports, for people and tests.",
+		says: "Inspect reports the live holders and the queue of one name, for people and tests.",
 		run: func(h *harness) {
 			a := h.exclusive("A").lease(2 * h.ttl)
 			a.hold()

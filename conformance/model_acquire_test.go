@@ -18,7 +18,9 @@ func (h *modelHandle) Acquire(ctx context.Context, req store.Request) (g store.G
 		return g, store.ErrForeignKey
 	}
 	var pause time.Duration
-	h.on("Acquire", req.Name, func(l *modelLock) { g, pause, err = h.acquire(l, req) })
+	if failed := h.on(ctx, "Acquire", req.Name, func(l *modelLock) { g, pause, err = h.acquire(l, req) }); failed != nil {
+		return store.Grant{}, failed
+	}
 	time.Sleep(pause)
 	return g, err
 }
@@ -65,6 +67,7 @@ func (h *modelHandle) acquire(l *modelLock, req store.Request) (g store.Grant, p
 		m.grant(l, e, token, false)
 		return m.held(l, e), 0, nil
 	}
+	g.HeldBy = m.heldBy(l, e)
 	if entry, _, _ := m.rule2(l, e); entry && !nested && !m.is("upgrade waits") {
 		if !m.is("a refused upgrade keeps its place") {
 			m.leave(l, req.ID, true)
@@ -103,6 +106,9 @@ func (h *modelHandle) acquire(l *modelLock, req store.Request) (g store.Grant, p
 	if req.Queue && !m.is("asking again does not prolong") {
 		place.end = m.now().Add(req.WaitTTL)
 	}
+	if req.Queue && !m.is("the handle that asked first hears") {
+		place.via = h
+	}
 	position := slices.Index(l.queue, place) + 1
 	if m.is("the dead are counted") {
 		position += l.died
@@ -136,7 +142,7 @@ func (m *model) gap() {
 }
 
 func (m *model) held(l *modelLock, e *modelEntry) store.Grant {
-	g := store.Grant{Held: true, Token: e.token, TTL: e.end.Sub(m.now())}
+	g := store.Grant{Held: true, Token: e.token, Short: e.short, TTL: e.end.Sub(m.now())}
 	for _, h := range l.holds {
 		if m.sameOwner(h.Owner, e.Owner) {
 			g.Holds++

@@ -11,7 +11,7 @@ import (
 
 func (h *modelHandle) Release(ctx context.Context, ref store.Ref) (err error) {
 	m := h.model
-	h.on("Release", ref.Name, func(l *modelLock) {
+	failed := h.on(ctx, "Release", ref.Name, func(l *modelLock) {
 		if e := m.find(l.holds, ref.ID); e != nil && e.via != h && m.is("only the handle that acquired releases") {
 			err = store.ErrLost
 			return
@@ -21,6 +21,9 @@ func (h *modelHandle) Release(ctx context.Context, ref store.Ref) (err error) {
 		}
 		err = m.release(l, ref)
 	})
+	if failed != nil {
+		return failed
+	}
 	return err
 }
 
@@ -34,7 +37,11 @@ func (m *model) release(l *modelLock, ref store.Ref) error {
 	}
 	bury := ref.Bury && !m.is("bury is ignored") && !(m.is("only what is there is buried") && !there)
 	if bury {
-		l.buried[id] = m.now().Add(ref.TTL)
+		if end, ok := l.buried[id]; !ok || !m.is("burying again is ignored") {
+			l.buried[id] = m.now().Add(ref.TTL)
+		} else {
+			l.buried[id] = end
+		}
 		switch m.bug {
 		case "a burial covers its owner":
 			l.buried[ref.Owner] = l.buried[id]
@@ -82,7 +89,9 @@ func (h *modelHandle) Renew(ctx context.Context, refs []store.Ref) []error {
 			errs[i] = store.ErrLost
 			continue
 		}
-		h.on("Renew", ref.Name, func(l *modelLock) { errs[i] = m.renew(l, ref) })
+		if failed := h.on(ctx, "Renew", ref.Name, func(l *modelLock) { errs[i] = m.renew(l, ref) }); failed != nil {
+			errs[i] = failed
+		}
 	}
 	switch {
 	case m.is("a batch loses its order") && len(refs) > 1:

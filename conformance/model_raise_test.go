@@ -13,9 +13,9 @@ var (
 	_ store.Incarnator  = (*modelHandle)(nil)
 )
 
-func (h *modelHandle) RaiseToken(_ context.Context, ref store.Ref, token uint64, tokens int) (raised uint64, err error) {
+func (h *modelHandle) RaiseToken(ctx context.Context, ref store.Ref, token uint64, tokens int) (raised uint64, err error) {
 	m := h.model
-	h.on("RaiseToken", ref.Name, func(l *modelLock) {
+	failed := h.on(ctx, "RaiseToken", ref.Name, func(l *modelLock) {
 		e := m.find(l.holds, ref.ID)
 		if e == nil && m.is("raising goes by owner") {
 			for _, other := range l.holds {
@@ -33,6 +33,9 @@ func (h *modelHandle) RaiseToken(_ context.Context, ref store.Ref, token uint64,
 		}
 		raised = m.raise(e, token, uint64(tokens))
 	})
+	if failed != nil {
+		return 0, failed
+	}
 	return raised, err
 }
 

@@ -128,8 +128,11 @@ func (m *model) grant(l *modelLock, e *modelEntry, token uint64, promoted bool) 
 	if token == 0 && m.is("readers share a token") && e.Mode == store.Shared && len(l.holds) > 0 {
 		token = l.holds[0].token
 	}
+	e.short = 0
 	if token == 0 || m.is("re-entry has a new token") {
 		token = m.issue(e, promoted)
+	} else if !m.is("re-entry tells of tokens that are not reserved") && !m.is("upgrade keeps the token") {
+		e.short = e.Tokens - 1
 	}
 	l.queue = m.without(l.queue, func(w *modelEntry) bool { return m.sameID(w.ID, e.ID) })
 	e.token, e.promoted = token, promoted
@@ -145,8 +148,14 @@ func (m *model) grant(l *modelLock, e *modelEntry, token uint64, promoted bool) 
 	if first := m.beside(l, e); first != nil && first.end.Before(e.end) && m.is("a reader ends with the first") {
 		e.end = first.end
 	}
+	if promoted && m.is("an event leaves before the commit") {
+		m.mu.Unlock()
+		m.send(modelEvent{e.via, store.Event{ID: e.ID, Token: e.token}})
+		time.Sleep(time.Nanosecond)
+		m.mu.Lock()
+	}
 	l.holds = append(l.holds, e)
-	if promoted {
+	if promoted && !m.is("an event leaves before the commit") {
 		m.tell(l, e)
 	}
 	if m.is("siblings wait") {
@@ -158,6 +167,9 @@ func (m *model) grant(l *modelLock, e *modelEntry, token uint64, promoted bool) 
 		}
 		if entry, ok, token := m.rule2(l, w); entry && ok && !(token == 0 && m.is("sibling upgrades wait")) {
 			m.grant(l, w, token, true)
+			if m.is("siblings get their TTL") {
+				w.end = m.now().Add(w.TTL)
+			}
 		}
 	}
 }
@@ -171,7 +183,7 @@ func (m *model) beside(l *modelLock, e *modelEntry) *modelEntry {
 }
 
 func (m *model) tell(l *modelLock, e *modelEntry) {
-	event := modelEvent{e.via, store.Event{ID: e.ID, Token: e.token}}
+	event := modelEvent{e.via, store.Event{ID: e.ID, Token: e.token, Short: e.short}}
 	switch m.bug {
 	case "no events":
 		return
@@ -218,6 +230,16 @@ func (m *model) promote(l *modelLock) {
 			return
 		}
 	}
+}
+
+// heldBy is the label of a hold of another owner.
+func (m *model) heldBy(l *modelLock, e *modelEntry) string {
+	for _, h := range l.holds {
+		if h.Owner != e.Owner {
+			return h.Label
+		}
+	}
+	return ""
 }
 
 func (m *model) retry(l *modelLock, e *modelEntry, position int) time.Duration {

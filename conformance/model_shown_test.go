@@ -13,7 +13,9 @@ func (h *modelHandle) Listen(sink func(store.Event)) (stop func()) {
 	m := h.model
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	h.sinks = append(h.sinks, &sink)
+	if !h.closed {
+		h.sinks = append(h.sinks, &sink)
+	}
 	return func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -28,7 +30,7 @@ func (h *modelHandle) Inspect(ctx context.Context, name string) (s store.State, 
 	if m.foreign[name] && !m.is("foreign keys look free") {
 		return s, store.ErrForeignKey
 	}
-	h.on("Inspect", name, func(l *modelLock) {
+	failed := h.on(ctx, "Inspect", name, func(l *modelLock) {
 		s = store.State{Name: m.key(name), Token: m.last, Holders: m.entries(l.holds), Queue: m.entries(l.queue)}
 		if m.is("buried ids are shown") {
 			for id := range l.buried {
@@ -41,6 +43,9 @@ func (h *modelHandle) Inspect(ctx context.Context, name string) (s store.State, 
 			}
 		}
 	})
+	if failed != nil {
+		return store.State{}, failed
+	}
 	s.Name = name
 	if m.is("State.Token is the last grant's") && len(s.Holders) > 0 {
 		s.Token = s.Holders[0].Token
@@ -83,7 +88,7 @@ func (m *model) entries(list []*modelEntry) (shown []store.Entry) {
 
 func (h *modelHandle) Break(ctx context.Context, name string) (broken int, err error) {
 	m := h.model
-	h.on("Break", name, func(l *modelLock) {
+	failed := h.on(ctx, "Break", name, func(l *modelLock) {
 		broken = len(l.holds)
 		l.holds = nil
 		switch m.bug {
@@ -102,12 +107,14 @@ func (h *modelHandle) Break(ctx context.Context, name string) (broken int, err e
 			m.promote(l)
 		}
 	})
-	return broken, nil
+	return broken, failed
 }
 
 func (h *modelHandle) List(ctx context.Context) (names []string, err error) {
 	m := h.model
-	m.mu.Lock()
+	if err := h.enter(ctx); err != nil {
+		return nil, err
+	}
 	defer m.mu.Unlock()
 	for name, l := range m.locks {
 		if !m.is("List shows the dead") {

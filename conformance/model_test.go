@@ -1,6 +1,9 @@
 package conformance
 
 import (
+	"context"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -24,6 +27,8 @@ type model struct {
 	foreign map[string]bool
 	handles []*modelHandle
 	out     []modelEvent
+	gate    chan struct{} // nil, or closed when the data can be reached again
+	stale   time.Time     // the present that a call read before it waited
 }
 
 type modelHandle struct {
@@ -43,6 +48,7 @@ type modelEntry struct {
 	store.Request
 	via      *modelHandle
 	token    uint64
+	short    int
 	end      time.Time
 	promoted bool
 }
@@ -75,7 +81,12 @@ func (h *modelHandle) Peer() *modelHandle {
 }
 
 // now is the store's present, which a test may move.
-func (m *model) now() time.Time { return time.Now().Add(time.Duration(m.moved.Load())) }
+func (m *model) now() time.Time {
+	if !m.stale.IsZero() {
+		return m.stale
+	}
+	return time.Now().Add(time.Duration(m.moved.Load()))
+}
 
 func (m *model) is(bug string) bool { return m.bug == bug }
 
@@ -142,10 +153,89 @@ func (m *model) dead(end time.Time) bool {
 	return !end.After(m.now())
 }
 
-// on runs f on a lock from which the dead are gone, and sends the events.
-func (h *modelHandle) on(op, name string, f func(l *modelLock)) {
+// enter waits until the data can be reached, for at most as long as ctx lasts,
+// and locks the model.
+func (h *modelHandle) enter(ctx context.Context) error {
 	m := h.model
 	m.mu.Lock()
+	if h.closed && !m.is("calls after Close work") {
+		m.mu.Unlock()
+		return store.ErrClosed
+	}
+	gate, before := m.gate, m.now()
+	if gate == nil {
+		return nil
+	}
+	m.mu.Unlock()
+	if m.is("ctx is ignored") {
+		ctx = context.Background()
+	}
+	select {
+	case <-gate:
+	case <-ctx.Done():
+		switch m.bug {
+		case "every failure is a loss":
+			return store.ErrLost
+		case "every failure is a refusal":
+			return fmt.Errorf("%w: %w", store.ErrRefused, ctx.Err())
+		}
+		return ctx.Err()
+	}
+	m.mu.Lock()
+	if m.is("the present is read before the wait") {
+		m.stale = before
+	}
+	return nil
+}
+
+// stall makes all data out of reach.
+func (m *model) stall() (resume func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	gate := make(chan struct{})
+	m.gate = gate
+	return func() {
+		m.mu.Lock()
+		m.gate = nil
+		m.mu.Unlock()
+		close(gate)
+	}
+}
+
+// footprint counts the names of which anything is kept.
+func (m *model) footprint() (n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, l := range m.locks {
+		if len(l.holds)+len(l.queue)+len(l.buried) > 0 || m.is("free names are kept") {
+			n++
+		}
+	}
+	return n
+}
+
+// sweep removes what is left of other names in which nothing is alive.
+func (m *model) sweep(used string) {
+	if m.is("the dead are never swept") {
+		return
+	}
+	alive := func(e *modelEntry) bool { return !m.dead(e.end) }
+	for name, l := range m.locks {
+		if name == used || slices.ContainsFunc(l.holds, alive) || slices.ContainsFunc(l.queue, alive) {
+			continue
+		}
+		l.holds, l.queue = nil, nil
+		maps.DeleteFunc(l.buried, func(_ string, end time.Time) bool { return m.dead(end) && !m.is("buried for ever") })
+	}
+}
+
+// on runs f on a lock from which the dead are gone, and sends the events.
+func (h *modelHandle) on(ctx context.Context, op, name string, f func(l *modelLock)) error {
+	m := h.model
+	if err := h.enter(ctx); err != nil {
+		return err
+	}
+	m.sweep(m.key(name))
 	if m.is("each handle has locks of its own") && h != m.handles[0] {
 		name += "/other handle"
 	}
@@ -169,11 +259,21 @@ func (h *modelHandle) on(op, name string, f func(l *modelLock)) {
 		m.last = 0
 	}
 	out := m.out
-	m.out = nil
+	m.out, m.stale = nil, time.Time{}
+	if m.is("sinks are called under a mutex") {
+		defer m.mu.Unlock()
+		for _, e := range out {
+			for _, sink := range e.to.sinks {
+				(*sink)(e.event)
+			}
+		}
+		return nil
+	}
 	m.mu.Unlock()
 	for _, e := range out {
 		m.send(e)
 	}
+	return nil
 }
 
 func (m *model) send(e modelEvent) {

@@ -48,9 +48,12 @@ func mutants(t *testing.T) map[string][]string {
 
 func modelSuite(bug string) Suite {
 	return Suite{
-		New:    func(testing.TB) store.Store { return newModel(bug) },
-		Plant:  func(_ testing.TB, s store.Store, name string) { s.(*modelHandle).foreign[name] = true },
-		Bubble: true,
+		New:   func(testing.TB) store.Store { return newModel(bug) },
+		Plant: func(_ testing.TB, s store.Store, name string) { s.(*modelHandle).foreign[name] = true },
+		Stall: func(_ testing.TB, s store.Store) (resume func()) { return s.(*modelHandle).stall() },
+
+		Footprint: func(s store.Store) int { return s.(*modelHandle).footprint() },
+		Bubble:    true,
 	}
 }
 
@@ -144,7 +147,7 @@ func TestMutantsComplete(t *testing.T) {
 	for bug := range planted {
 		if prefix, ok := strings.CutSuffix(bug, " by "); ok { // followed by the operation's name
 			delete(planted, bug)
-			for _, op := range regexp.MustCompile(`\.on\("(\w+)"`).FindAllStringSubmatch(modelSource, -1) {
+			for _, op := range regexp.MustCompile(`\.on\(ctx, "(\w+)"`).FindAllStringSubmatch(modelSource, -1) {
 				planted[prefix+" by "+op[1]] = true
 			}
 		}

@@ -37,7 +37,7 @@ var nameCases = []testCase{
 	},
 	{
 		name: "never collide",
-		says: "For each name a store keeps its live holds.",
+		says: "For each name a store keeps its live holds",
 		run: func(h *harness) {
 			claims := make([]*claim, len(odd))
 			for i, end := range odd {
@@ -118,7 +118,7 @@ var nameCases = []testCase{
 	},
 	{
 		name: "odd labels",
-		says: "A label has at most 128 bytes of UTF-8. It is shown by Inspect.",
+		says: "A label has at most 128 bytes of UTF-8. ... shown by Inspect",
 		run: func(h *harness) {
 			for i, label := range []string{"", "host:1234", "a b\tc", "\n", `{"a":1}`, "a|b,c;d", "\x00", "%s%d", "Größe 東京", strings.Repeat("é", 64)} {
 				name := fmt.Sprintf("%s/%d", h.name, i)
@@ -134,7 +134,7 @@ var nameCases = []testCase{
 	},
 	{
 		name: "ids are of one name",
-		says: "For each name a store keeps its live holds.",
+		says: "For each name a store keeps its live holds",
 		run: func(h *harness) {
 			a, b := h.exclusive("A"), h.exclusive("B").on(h.name+"/b")
 			a.hold()

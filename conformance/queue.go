@@ -3,8 +3,8 @@ package conformance
 import "github.com/dlock-go/dlock/store"
 
 const (
-	saysQueue   = "with Queue, the request gets a place at the end or keeps the one it has"
-	saysPromote = "Promotion goes from the head of the queue as far as rule 3 allows: one exclusive waiter, or all leading shared ones together, and never beside a hold they are not compatible with."
+	saysQueue   = "with Queue, the request gets a place at the end of the queue or keeps the place it has"
+	saysPromote = "Promotion goes from the head of the queue as far as rule 3 allows: one exclusive waiter, or all leading shared waiters together. It never grants a waiter beside a hold that it is not compatible with."
 )
 
 // Order among waiters.
@@ -168,7 +168,7 @@ var queueCases = []testCase{
 	},
 	{
 		name: "cancelled head",
-		says: "Every removal promotes: a release, a place given up", needs: fair,
+		says: "Every removal promotes. The removals are a release, a place given up", needs: fair,
 		run: func(h *harness) {
 			a, w, r := h.shared("A"), h.exclusive("W"), h.shared("R")
 			a.hold()

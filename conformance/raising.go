@@ -7,11 +7,11 @@ import (
 )
 
 const (
-	saysRaise       = "RaiseToken makes token that of the live hold with ref.ID, reserves so many consecutive tokens from it on, and returns the token that the hold has then. Every later grant of the name has a greater one than that span."
+	saysRaise       = "RaiseToken makes token the token of the live hold with ref.ID, reserves that many consecutive tokens from it on, and returns the token that the hold has then. Every later grant of the name has a greater token than that span."
 	saysRaiseKeeps  = "Repeating it is harmless: a hold that has the token, or a greater one, keeps what it has."
-	saysRaiseShared = "No two shared holds are given the same token: a shared hold gets token if that is greater than every token issued so far, else a new one, greater than both."
-	saysRaiseSome   = "Who takes the lock again gets the greatest token of his holds: of the writer's, if he has any."
-	saysRaiseLost   = "ErrLost says that there is no such hold. Nothing else of the hold changes, its lease least of all."
+	saysRaiseShared = "No two shared holds are given the same token. A shared hold gets token if that is greater than every token issued so far, and otherwise a new token, greater than both."
+	saysRaiseSome   = "An owner that takes the lock again gets the token of its exclusive hold, or the greatest token of its shared holds."
+	saysRaiseLost   = "ErrLost says that there is no such hold. Nothing else of the hold changes, and its lease stays as it is."
 	saysIncarnation = "Incarnation names the present life of the store's data, the same for all handles."
 )
 
@@ -105,7 +105,7 @@ var raisingCases = []testCase{
 			// A counter may serve many names, and tokens of others are in nobody's way.
 			a := h.exclusive("A")
 			token := a.hold().Token + 5
-			h.exclusive("B").on(h.name + "/other").span(spanned).hold()
+			h.exclusive("B").on(h.name + "/other").tokens(spanned).hold()
 			a.wantRaised(token, 1, token)
 			a.wantReentry(token, 1)
 		},

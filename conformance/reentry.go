@@ -3,8 +3,8 @@ package conformance
 import "github.com/dlock-go/dlock/store"
 
 const (
-	saysReentry   = "The owner has a live hold. Has it an exclusive one, the request is granted in either mode, with the token of that hold."
-	saysReentryRO = "Has it only shared ones and asks for Shared, it is granted with their token (the greatest, should they differ), even past waiting writers."
+	saysReentry   = "The owner has a live hold: this is a re-entry. If a hold of the owner is exclusive, the request is granted in either mode, with the token of that hold."
+	saysReentryRO = "If all are shared and the request asks for Shared, it is granted with their greatest token, even past waiting writers."
 )
 
 // wantReentry wants c granted with the token and as the n-th hold.
@@ -29,6 +29,19 @@ func (h *harness) reenterThoughItMayWait(claim func(label string) *claim) {
 }
 
 var reentryCases = []testCase{
+	{
+		name: "reserves no tokens",
+		says: "is how many of the Tokens asked for are not reserved from Token on, or may not be: 0 to Tokens-1",
+		run: func(h *harness) {
+			outer, inner := h.exclusive("A"), h.exclusive("A").tokens(spanned)
+			outer.hold()
+			inner.hold()
+			behind := inner.behind()
+			inner.release()
+			outer.release()
+			h.exclusive("B").wantToken(behind)
+		},
+	},
 	{
 		name: "exclusive under exclusive",
 		says: saysReentry,
@@ -122,7 +135,7 @@ var reentryCases = []testCase{
 	},
 	{
 		name: "every hold is released",
-		says: "Release gives up a hold. It finds it by ID and compares nothing weaker.",
+		says: "Release gives up a hold ... It finds the entry by ID and compares nothing weaker.",
 		run: func(h *harness) {
 			outer, inner := h.exclusive("A"), h.exclusive("A")
 			outer.hold()
@@ -145,7 +158,7 @@ var reentryCases = []testCase{
 	},
 	{
 		name: "other names are other locks",
-		says: "For each name a store keeps its live holds.",
+		says: "For each name a store keeps its live holds",
 		run: func(h *harness) {
 			a := h.exclusive("A").hold()
 			other := h.exclusive("A").on(h.name + "/other")

@@ -1,6 +1,6 @@
 package conformance
 
-const saysRelease = "Release gives up a hold, or a place in the queue, and promotes. It finds it by ID and compares nothing weaker. ErrLost says that it was not there, which is what a repeated Release meets."
+const saysRelease = "Release gives up a hold, or a place in the queue, and promotes. It finds the entry by ID and compares nothing weaker. ErrLost says that there was none, which is what a repeated Release meets."
 
 var releaseCases = []testCase{
 	{
@@ -40,7 +40,7 @@ var releaseCases = []testCase{
 	},
 	{
 		name: "other id of the owner",
-		says: "It finds it by ID and compares nothing weaker.",
+		says: "It finds the entry by ID and compares nothing weaker.",
 		run: func(h *harness) {
 			a := h.exclusive("A")
 			a.hold()
@@ -50,7 +50,7 @@ var releaseCases = []testCase{
 	},
 	{
 		name: "one of the owner's",
-		says: "It finds it by ID and compares nothing weaker.",
+		says: "It finds the entry by ID and compares nothing weaker.",
 		run: func(h *harness) {
 			a, b, c := h.exclusive("A"), h.exclusive("A"), h.shared("A")
 			a.hold()
@@ -62,7 +62,7 @@ var releaseCases = []testCase{
 	},
 	{
 		name: "late, after acquiring again",
-		says: "It finds it by ID and compares nothing weaker.",
+		says: "It finds the entry by ID and compares nothing weaker.",
 		run: func(h *harness) {
 			first, second := h.exclusive("A"), h.exclusive("A")
 			first.hold()
@@ -124,7 +124,7 @@ var releaseCases = []testCase{
 	},
 	{
 		name: "place of the owner only",
-		says: "It finds it by ID and compares nothing weaker.", needs: fair,
+		says: "It finds the entry by ID and compares nothing weaker.", needs: fair,
 		run: func(h *harness) {
 			h.exclusive("A").hold()
 			w1, w2 := h.exclusive("W"), h.exclusive("W")
@@ -136,7 +136,7 @@ var releaseCases = []testCase{
 	},
 	{
 		name: "other name",
-		says: "For each name a store keeps its live holds.",
+		says: "For each name a store keeps its live holds",
 		run: func(h *harness) {
 			a := h.exclusive("A")
 			a.hold()

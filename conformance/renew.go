@@ -9,7 +9,7 @@ import (
 const (
 	saysRenew  = "Renew sets the deadline of each hold to its TTL from now."
 	saysRevive = "It finds holds by ID and never revives one: an id that is dead, released, buried or merely queued is ErrLost."
-	saysBatch  = "It returns one result for each hold, in order: nil for renewed, ErrLost for certainly gone. There may be thousands of holds of many names in one call, in any order; one that fails does not affect the others."
+	saysBatch  = "It returns one result for each hold, in order: nil for renewed, ErrLost for certainly gone ... There may be thousands of holds of many names in one call, in any order. One that fails does not affect the others."
 )
 
 var renewCases = []testCase{
@@ -43,7 +43,7 @@ var renewCases = []testCase{
 	},
 	{
 		name: "keeps the token",
-		says: "The id is a live hold. Same answer, same token",
+		says: "The id is a live hold. The answer is the same, with the same token",
 		run: func(h *harness) {
 			a := h.exclusive("A")
 			token := a.hold().Token
@@ -104,7 +104,7 @@ var renewCases = []testCase{
 	},
 	{
 		name: "only its own",
-		says: "Renew sets the deadline of each hold to its TTL from now. It finds holds by ID",
+		says: "Renew sets the deadline of each hold to its TTL from now. ... It finds holds by ID",
 		run: func(h *harness) {
 			kept, left := h.shared("A"), h.shared("A").lease(2*h.ttl)
 			kept.hold()
@@ -118,7 +118,7 @@ var renewCases = []testCase{
 	},
 	{
 		name: "only its own reader",
-		says: "Renew sets the deadline of each hold to its TTL from now. It finds holds by ID",
+		says: "Renew sets the deadline of each hold to its TTL from now. ... It finds holds by ID",
 		run: func(h *harness) {
 			a, b := h.shared("A").lease(2*h.ttl), h.shared("B").lease(2*h.ttl)
 			a.hold()

@@ -18,7 +18,7 @@ var sharedCases = []testCase{
 	},
 	{
 		name: "readers that may wait",
-		says: "it is granted, with a new token, if it is compatible with all live holds and no live waiter is ahead of it",
+		says: "the request is granted, with a new token, if it is compatible with all live holds and no live waiter is ahead of it",
 		run: func(h *harness) {
 			a, b := h.shared("A"), h.shared("B").waiting()
 			a.hold()
@@ -32,7 +32,7 @@ var sharedCases = []testCase{
 	},
 	{
 		name: "one reader more",
-		says: "The id is a live hold. Same answer, same token",
+		says: "The id is a live hold. The answer is the same, with the same token",
 		run: func(h *harness) {
 			for _, others := range [][]string{{"A"}, {"A", "B"}} {
 				var all []*claim
@@ -62,7 +62,7 @@ var sharedCases = []testCase{
 	},
 	{
 		name: "last reader out",
-		says: "it is granted, with a new token, if it is compatible with all live holds",
+		says: "the request is granted, with a new token, if it is compatible with all live holds",
 		run: func(h *harness) {
 			a, b := h.shared("A"), h.shared("B")
 			a.hold()
@@ -75,7 +75,7 @@ var sharedCases = []testCase{
 	},
 	{
 		name: "reader behind a waiting writer",
-		says: "it is granted if it is compatible with all live holds and no live waiter is ahead of it", needs: fair,
+		says: "if it is compatible with all live holds and no live waiter is ahead of it", needs: fair,
 		run: func(h *harness) {
 			h.shared("A").hold()
 			w, r := h.exclusive("W"), h.shared("R")
@@ -95,7 +95,7 @@ var sharedCases = []testCase{
 	},
 	{
 		name: "downgrade lets readers in",
-		says: "Every removal promotes: a downgrade (an exclusive hold released while its owner keeps shared ones).", needs: fair,
+		says: "Every removal promotes. ... a downgrade: an exclusive hold is released while its owner keeps shared holds", needs: fair,
 		run: func(h *harness) {
 			write, read := h.exclusive("A"), h.shared("A")
 			write.hold()
@@ -109,7 +109,7 @@ var sharedCases = []testCase{
 	},
 	{
 		name: "downgrade keeps writers out",
-		says: "Promotion goes as far as rule 3 allows, and never beside a hold they are not compatible with.", needs: fair,
+		says: "It never grants a waiter beside a hold that it is not compatible with.", needs: fair,
 		run: func(h *harness) {
 			write, read := h.exclusive("A"), h.shared("A")
 			write.hold()
@@ -125,7 +125,7 @@ var sharedCases = []testCase{
 	},
 	{
 		name: "read released first",
-		says: "Release gives up a hold. It finds it by ID and compares nothing weaker.",
+		says: "Release gives up a hold ... It finds the entry by ID and compares nothing weaker.",
 		run: func(h *harness) {
 			write, read := h.exclusive("A"), h.shared("A")
 			write.hold()

@@ -1,6 +1,6 @@
 package conformance
 
-const saysSiblings = "When an owner is granted, by whichever way, those of its waiting requests that rule 2 now allows are granted too and get their events."
+const saysSiblings = "When an owner is granted, in whatever way, those of its waiting requests that rule 2 now allows are granted as well"
 
 // Requests of one owner that wait behind each other: nested calls must not
 // wait for a stranger who waits for them.

@@ -2,7 +2,7 @@ package conformance
 
 import "github.com/dlock-go/dlock/store"
 
-const saysUpgrade = "Has it only shared ones and asks for Exclusive, that is an upgrade: granted with a new token if no other owner has a hold, otherwise refused with ErrUpgrade at once, and a place that the id has is given up. An upgrade never waits."
+const saysUpgrade = "If all are shared and the request asks for Exclusive, it is an upgrade. An upgrade is granted with a new token if no other owner has a hold. Otherwise it is refused with ErrUpgrade at once, and a place that the id has is given up. An upgrade never waits."
 
 var upgradeCases = []testCase{
 	{
@@ -88,7 +88,7 @@ var upgradeCases = []testCase{
 	},
 	{
 		name: "place given up promotes",
-		says: "Every removal promotes: a release, a place given up", needs: fair,
+		says: "Every removal promotes. The removals are a release, a place given up", needs: fair,
 		run: func(h *harness) {
 			_, _, up := h.waitingUpgrade()
 			r := h.shared("R")
@@ -99,7 +99,7 @@ var upgradeCases = []testCase{
 	},
 	{
 		name: "exclusive gone, shared stays",
-		says: "a downgrade (an exclusive hold released while its owner keeps shared ones)",
+		says: "a downgrade: an exclusive hold is released while its owner keeps shared holds",
 		run: func(h *harness) {
 			h.shared("A").hold()
 			up := h.exclusive("A")

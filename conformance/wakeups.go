@@ -3,8 +3,8 @@ package conformance
 import "github.com/dlock-go/dlock/store"
 
 const (
-	saysEvent  = "an Event with its id and token is pushed to the handle that it was queued through"
-	saysListen = "Any number of sinks may be registered; each gets every event, until stop is called."
+	saysEvent  = "An Event with the id and the token is pushed to the handle through which the waiter last asked with Queue."
+	saysListen = "Any number may be registered; each gets every event."
 )
 
 var wakeupCases = []testCase{
@@ -36,7 +36,7 @@ var wakeupCases = []testCase{
 		name: "same token as the answer",
 		says: saysEvent, needs: fair,
 		run: func(h *harness) {
-			a, w := h.exclusive("A"), h.exclusive("W").span(3)
+			a, w := h.exclusive("A"), h.exclusive("W").tokens(3)
 			a.hold()
 			w.queue()
 			a.release()
@@ -48,7 +48,7 @@ var wakeupCases = []testCase{
 	},
 	{
 		name: "one for each grant",
-		says: "A promoted waiter becomes a hold, and an Event is pushed.", needs: fair,
+		says: "A promoted waiter becomes a hold ... An Event with the id and the token is pushed", needs: fair,
 		run: func(h *harness) {
 			holder := h.exclusive("A")
 			holder.hold()
@@ -84,7 +84,7 @@ var wakeupCases = []testCase{
 	},
 	{
 		name: "head cancelled",
-		says: "Every removal promotes: a place given up", needs: fair,
+		says: "Every removal promotes. The removals are a release, a place given up", needs: fair,
 		run: func(h *harness) {
 			a, w, r := h.shared("A"), h.exclusive("W"), h.shared("R")
 			a.hold()
@@ -96,7 +96,7 @@ var wakeupCases = []testCase{
 	},
 	{
 		name: "promoted and given up",
-		says: "Release gives up a hold and promotes.", needs: fair,
+		says: "Release gives up a hold, or a place in the queue, and promotes.", needs: fair,
 		run: func(h *harness) {
 			// The first is granted just as its client goes away.
 			a, w1, w2 := h.exclusive("A"), h.exclusive("W1"), h.exclusive("W2")
@@ -110,7 +110,7 @@ var wakeupCases = []testCase{
 	},
 	{
 		name: "none for who has left",
-		says: "Release gives up a place in the queue.", needs: fair,
+		says: "Release gives up a hold, or a place in the queue", needs: fair,
 		run: func(h *harness) {
 			a, gone, w := h.exclusive("A"), h.exclusive("G"), h.exclusive("W")
 			a.hold()

@@ -3,8 +3,8 @@
 // from users of the library.
 //
 //   - model: the lock model, for Porcupine
-//   - sim: histories of real clients over the memory store, with faults, judged;
-//     mutants: faults planted in the code, which sim has to find
+//   - sim: histories of real clients over the memory store, with faults, judged
+//   - mutants: faults planted in the code, which sim or a named test has to find
 //   - real: histories of worker processes on real servers, with faults, judged
 //   - matrix, wakeups, cancels, fenced, fence: one promise each, on real servers
 //   - peers: other libraries through the same faults

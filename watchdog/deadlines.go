@@ -1,9 +1,9 @@
 package watchdog
 
-// deadlineHeap orders leases by a key that is never later than their deadline.
-// It is lazy: a renewal moves the deadline and leaves the key, and whoever
-// reaches the key pushes it on. With renewals three times as frequent as
-// deadlines, an exact heap would do its work for nothing.
+// deadlineHeap is a binary heap of leases ordered by their keys. The key of a
+// lease is never later than its deadline. A renewal moves the deadline and leaves
+// the key as it is; the shard's timer corrects the key when the key is reached. An
+// exact heap would move an entry at each renewal, three times as often.
 type deadlineHeap []deadlineEntry
 
 type deadlineEntry struct {
@@ -11,20 +11,20 @@ type deadlineEntry struct {
 	l   *Lease
 }
 
-// set puts l in, or moves it, with the given key.
+// keptCapacity is the capacity below which the heap keeps its memory.
+const keptCapacity = 1024
+
+// set adds l with the given key, or changes the key of l.
 func (h *deadlineHeap) set(l *Lease, key int64) {
 	if l.pos == 0 {
-		*h = append(*h, deadlineEntry{key, l})
+		*h = append(*h, deadlineEntry{l: l})
 		l.pos = len(*h)
-		h.up(l.pos - 1)
-		return
 	}
-	i := l.pos - 1
-	(*h)[i].key = key
-	h.up(i)
-	h.down(l.pos - 1)
+	(*h)[l.pos-1].key = key
+	h.fix(l.pos - 1)
 }
 
+// remove takes l out, if it is in the heap.
 func (h *deadlineHeap) remove(l *Lease) {
 	if l.pos == 0 {
 		return
@@ -33,51 +33,42 @@ func (h *deadlineHeap) remove(l *Lease) {
 	i, last := l.pos-1, len(s)-1
 	moved := s[last]
 	s[last] = deadlineEntry{}
-	*h = s[:last]
+	s = s[:last]
 	l.pos = 0
-	if i == last {
-		return
+	if cap(s) > keptCapacity && len(s) < cap(s)/4 {
+		// After many leases have gone at once, their memory goes too.
+		s = append(make(deadlineHeap, 0, cap(s)/2), s...)
 	}
-	s[i] = moved
-	moved.l.pos = i + 1
-	h.up(i)
-	h.down(moved.l.pos - 1)
+	*h = s
+	if i < last {
+		s[i] = moved
+		s.fix(i)
+	}
 }
 
-func (h *deadlineHeap) up(i int) {
-	s := *h
-	e := s[i]
-	for i > 0 {
-		parent := (i - 1) / 2
-		if s[parent].key <= e.key {
-			break
-		}
-		s[i] = s[parent]
-		s[i].l.pos = i + 1
-		i = parent
+// fix moves the entry with index i, whose key may be wrong for its place, up or
+// down to its place.
+func (h deadlineHeap) fix(i int) {
+	e := h[i]
+	for i > 0 && e.key < h[(i-1)/2].key {
+		h.put(i, h[(i-1)/2])
+		i = (i - 1) / 2
 	}
-	s[i] = e
-	e.l.pos = i + 1
-}
-
-func (h *deadlineHeap) down(i int) {
-	s := *h
-	e := s[i]
 	for {
 		child := 2*i + 1
-		if child >= len(s) {
+		if child+1 < len(h) && h[child+1].key < h[child].key {
+			child++
+		}
+		if child >= len(h) || e.key <= h[child].key {
 			break
 		}
-		if r := child + 1; r < len(s) && s[r].key < s[child].key {
-			child = r
-		}
-		if e.key <= s[child].key {
-			break
-		}
-		s[i] = s[child]
-		s[i].l.pos = i + 1
+		h.put(i, h[child])
 		i = child
 	}
-	s[i] = e
+	h.put(i, e)
+}
+
+func (h deadlineHeap) put(i int, e deadlineEntry) {
+	h[i] = e
 	e.l.pos = i + 1
 }

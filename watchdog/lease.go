@@ -6,65 +6,71 @@ import (
 	"time"
 )
 
-// Terms says how long a lease is valid and what a renewal is worth.
+// Terms says how long a lease is valid and how it is renewed. The times must
+// have a monotonic reading, as times that come from time.Now and Add have. A
+// time without one is only as good as the wall clock at the moment of Keep.
 type Terms struct {
-	// Deadline is when the lease ends unless it is renewed. It must carry a
-	// monotonic reading (come from time.Now and Add); otherwise it is only as
-	// good as the wall clock at the moment of Keep. A Deadline in the past
-	// makes a lease that is declared lost at once, on another goroutine.
+	// Deadline is the moment at which the lease ends unless it is renewed. A
+	// lease with a Deadline in the past is declared lost at once, on another
+	// goroutine.
 	Deadline time.Time
 
-	// Validity is what a confirmed renewal is worth, counted from the moment
-	// before Renew was called. 0: the lease is never renewed.
+	// Validity is how long a renewed lease is valid, counted from the moment
+	// before Renew was called. 0: the lease is never renewed. The first
+	// renewal is sent when a third of the time from Keep to Deadline has
+	// passed, and not before it can move the deadline by a third of Validity.
 	Validity time.Duration
 
-	// Last is a moment that neither Deadline nor any renewal goes beyond;
-	// renewing stops when nothing can be gained. Zero: no cap.
+	// Last caps the deadline: no renewal moves the deadline beyond Last, and
+	// a lease that reaches Last is lost by CapReached. Zero: no cap.
 	Last time.Time
 
-	// Urgent: renew at once rather than after a third.
-	Urgent bool
+	// Now is the result of a call of time.Now that the caller has just made.
+	// It saves Keep a call of its own. Zero: Keep calls time.Now.
+	Now time.Time
 }
 
-// Lease is one lease. Its zero value is ready for Keep; it is meant to be a
-// field of the caller's struct and must not be copied. Its methods are safe for
-// concurrent use and never block on Renew or Expired of another goroutine.
+// Lease is one lease of a watchdog. Its zero value is ready for Keep. It is
+// meant to be a field of the caller's struct and must not be copied. All methods
+// may be called at any time from any goroutine; the caller may hold locks. No
+// method waits for Renew or Expired, or calls them.
 //
-// A lease is armed by Keep until it is ended by End or Disarm, or declared lost.
-// For each arming exactly one of two things happens: End or Disarm returns
-// true, or Expired is called. (Neither, if it is left armed for ever after Close.)
+// Keep arms a lease. An armed lease ends in exactly one of two ways: Disarm
+// returns true, or Expired is called. After Close a lease may stay armed for
+// ever, which is neither.
 type Lease struct {
-	// Value is the caller's, for Renew and Expired to find what the lease
-	// belongs to. The watchdog never touches it. It must not change while a
-	// Renew call may see it, so not before the watchdog is closed.
+	// Value belongs to the caller: Renew and Expired use it to find what the
+	// lease belongs to. It must not change after the first Keep, because a
+	// call of Renew may still read it until Close has returned.
 	Value any
 
-	home atomic.Pointer[shard] // set by the first Keep, for good
+	home atomic.Pointer[shard] // set by the first Keep, then constant
 
-	// deadline is 0 unless armed. It is written under home.mu and read
-	// without, by Valid.
+	// deadline is 0 if the lease is not armed. It is written under home.mu;
+	// Valid and Deadline read it without.
 	deadline atomic.Int64
 
-	// The rest is guarded by home.mu.
-	validity int64
-	last     int64  // math.MaxInt64: no cap
-	gen      uint64 // changes with each Keep, End and loss
+	// The fields below are guarded by home.mu.
+
+	kept     int64  // moment of the last Keep
+	validity int64  // Terms.Validity
+	last     int64  // Terms.Last, or math.MaxInt64
+	gen      uint64 // generation: changes with each Keep, Disarm and loss
 	pos      int    // 1 + index in the heap of deadlines, 0: not in it
 
-	in         *leaseList // a slot, or those that are due
+	list       *leaseList // the list that has this lease, nil: none
 	prev, next *Lease
 	class      uint8
-	busy       bool // a Renew call has it
-	again      bool // was due while busy with an earlier generation
+	lost       Cause // 0: no loss has been declared since the last Keep
+	busy       bool  // a call of Renew has this lease
+	again      bool  // became due while a call of an earlier generation had it
 }
 
-// Keep arms l on the given terms. Keep of an armed lease replaces its terms
-// and begins a new generation, even if its old deadline has passed undeclared:
-// Check first where that matters. The result of a renewal sent before Keep is
-// ignored. Keep does not call back and does not block, so the caller may hold
-// locks. After Close the lease is valid until its deadline and is neither
-// renewed nor declared lost by the watchdog. Keep panics if another watchdog
-// has kept l before.
+// Keep arms l. Keep of an armed lease replaces its terms, even if its deadline
+// has passed and the loss is not declared yet. The result of a renewal that was
+// sent before Keep is ignored. After Close, Keep arms a lease that is valid
+// until its deadline and is neither renewed nor declared lost. Keep panics if
+// another watchdog has kept l before.
 func (w *Watchdog) Keep(l *Lease, t Terms) {
 	sh := l.home.Load()
 	if sh == nil {
@@ -76,82 +82,50 @@ func (w *Watchdog) Keep(l *Lease, t Terms) {
 	if sh.w != w {
 		panic("watchdog: lease belongs to another watchdog")
 	}
+	var now int64
+	if t.Now.IsZero() {
+		now = w.now()
+	} else {
+		now = w.moment(t.Now)
+	}
 	deadline, last := w.moment(t.Deadline), int64(math.MaxInt64)
 	if !t.Last.IsZero() {
 		last = w.moment(t.Last)
 		deadline = min(deadline, last)
 	}
-	validity := max(0, int64(t.Validity))
 
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	l.gen++
-	l.again = false
-	l.in.remove(l)
-	l.validity, l.last, l.class = validity, last, classOf(validity)
+	sh.unlink(l)
+	l.kept, l.last, l.lost = now, last, 0
+	l.validity = max(0, int64(t.Validity))
+	l.class = classOf(l.validity)
 	l.deadline.Store(deadline)
-	if sh.closed {
-		return
-	}
-	sh.deadlines.set(l, deadline)
-	sh.arm(sh.deadlines[0].key)
-	if l.gainful(deadline) {
-		now := w.now()
-		due := now
-		if !t.Urgent {
-			due += firstWait(deadline-now, validity)
-		}
-		sh.schedule(l, now, due)
+	if !sh.closed {
+		sh.add(l, now, deadline)
 	}
 }
 
-// gainful reports whether a renewal can carry the deadline further.
-func (l *Lease) gainful(deadline int64) bool { return l.validity > 0 && deadline < l.last }
+// renewable reports whether a renewal can move the given deadline of l.
+func (l *Lease) renewable(deadline int64) bool { return l.validity > 0 && deadline < l.last }
 
-// Valid reports whether l is armed, neither ended nor lost, and its deadline
-// still ahead. It reads the monotonic clock, calls nothing back, takes no lock
-// and declares nothing: the caller may hold locks.
+// firstDue returns when the first renewal after Keep is due.
+func (l *Lease) firstDue(deadline int64) int64 {
+	return l.kept + firstWait(deadline-l.kept, l.validity)
+}
+
+// Valid reports whether l is armed and its deadline is in the future. It takes
+// no lock.
 func (l *Lease) Valid() bool {
-	sh := l.home.Load()
-	if sh == nil {
-		return false
-	}
 	d := l.deadline.Load()
-	return d != 0 && sh.w.now() < d
+	return d != 0 && l.home.Load().w.now() < d
 }
 
-// Check reports what Valid reports, but a deadline that has passed is declared
-// now: Expired then runs on this goroutine before Check returns. The caller
-// must not hold a lock that Expired takes.
-func (l *Lease) Check() bool {
-	if l.Valid() {
-		return true
-	}
-	if sh := l.home.Load(); sh != nil {
-		sh.declare(l)
-	}
-	return false
-}
-
-// End disarms l and reports true if it was armed and its deadline still ahead;
-// from then on the watchdog does nothing with it, though a Renew call under way
-// may still have it. If the deadline has passed undeclared, End declares it:
-// Expired runs on this goroutine and End returns false. It also returns false
-// for a lease that is not armed. The caller must not hold a lock that Expired
-// takes; see Disarm.
-func (l *Lease) End() bool {
-	if l.Disarm() {
-		return true
-	}
-	if sh := l.home.Load(); sh != nil {
-		sh.declare(l)
-	}
-	return false
-}
-
-// Disarm is End without the callback, so the caller may hold locks: it returns
-// false for a lease whose deadline has passed and leaves it to be declared lost
-// by the watchdog's timer, by Check or by End.
+// Disarm ends l and returns true if l is armed and its deadline is in the
+// future. From then on the watchdog does not renew l or declare it lost, but a
+// call of Renew that is under way may still have it. Otherwise Disarm changes
+// nothing and returns false: a lease whose deadline has passed is left to be
+// declared lost.
 func (l *Lease) Disarm() (ended bool) {
 	sh := l.home.Load()
 	if sh == nil {
@@ -163,65 +137,41 @@ func (l *Lease) Disarm() (ended bool) {
 	if d == 0 || sh.w.now() >= d {
 		return false
 	}
-	sh.drop(l)
+	sh.disarm(l)
 	return true
 }
 
-// Deadline returns the moment until which l is valid as far as is confirmed,
-// with a monotonic reading, or the zero Time if l is not armed.
+// Deadline returns the moment until which l is confirmed to be valid, with a
+// monotonic reading. It returns the zero Time if l is not armed.
 func (l *Lease) Deadline() time.Time {
-	sh := l.home.Load()
-	if sh == nil {
-		return time.Time{}
-	}
 	d := l.deadline.Load()
 	if d == 0 {
 		return time.Time{}
 	}
-	return sh.w.base.Add(time.Duration(d))
+	return l.home.Load().w.base.Add(time.Duration(d))
 }
 
-// leaseList is a list through the leases themselves: a lease is in one at most,
-// leaves it in constant time, and joining allocates nothing.
-type leaseList struct {
-	head, tail *Lease
-	n          int
+// Cause returns why l is lost, and true, if a loss has been declared since the
+// last Keep, or if the deadline has passed. It returns false for a lease that is
+// valid, was disarmed, or was never armed. It answers before Expired is called,
+// and Expired is given the same cause, unless Keep is called in between.
+func (l *Lease) Cause() (cause Cause, lost bool) {
+	sh := l.home.Load()
+	if sh == nil {
+		return 0, false
+	}
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if d := l.deadline.Load(); d != 0 && sh.w.now() >= d {
+		return l.passed(d), true
+	}
+	return l.lost, l.lost != 0
 }
 
-func (s *leaseList) push(l *Lease) {
-	l.in, l.prev, l.next = s, s.tail, nil
-	if s.tail == nil {
-		s.head = l
-	} else {
-		s.tail.next = l
+// passed returns the cause of a loss by the given deadline.
+func (l *Lease) passed(deadline int64) Cause {
+	if deadline == l.last {
+		return CapReached
 	}
-	s.tail = l
-	s.n++
-}
-
-// remove takes l out of s; s is nil if l is in no list.
-func (s *leaseList) remove(l *Lease) {
-	if s == nil {
-		return
-	}
-	if l.prev == nil {
-		s.head = l.next
-	} else {
-		l.prev.next = l.next
-	}
-	if l.next == nil {
-		s.tail = l.prev
-	} else {
-		l.next.prev = l.prev
-	}
-	l.in, l.prev, l.next = nil, nil, nil
-	s.n--
-}
-
-func (s *leaseList) pop() *Lease {
-	l := s.head
-	if l != nil {
-		s.remove(l)
-	}
-	return l
+	return DeadlinePassed
 }

@@ -5,85 +5,86 @@ import (
 	"time"
 )
 
-// maxCalls bounds the Renew calls under way for one class of one shard. The
-// leases that wait meanwhile make the next batch, so a slow store is asked
-// less often for more.
+// maxCalls bounds the calls of Renew that are under way for one class of one
+// shard. Leases that become due meanwhile go into the next batch, so a slow
+// store gets fewer and larger calls.
 const maxCalls = 4
 
-// group holds the leases of one class of one shard that are due.
-type group struct {
+// dueLeases has the leases of one class of one shard that wait for their
+// renewal, and counts the goroutines that renew them. The shard's mutex guards
+// it.
+type dueLeases struct {
 	sh       *shard
-	due      leaseList
+	waiting  leaseList
 	calls    int // goroutines in run
-	starting int // those of them that have not taken a batch yet
+	starting int // goroutines in run that have not taken a batch yet
 }
 
-// makeDue lets l be renewed as soon as a call is free. sh.mu is held.
+// makeDue has l renewed as soon as a call is free. sh.mu is held.
 func (sh *shard) makeDue(l *Lease) {
 	if l.busy {
-		// A call still has it, of an earlier generation. Its end makes l due.
+		// A call of an earlier generation has l. When it ends, it calls
+		// makeDue.
 		l.again = true
 		return
 	}
-	g := sh.groups[l.class]
-	if g == nil {
-		g = &group{sh: sh}
-		sh.groups[l.class] = g
+	q := sh.due[l.class]
+	if q == nil {
+		q = &dueLeases{sh: sh}
+		sh.due[l.class] = q
 	}
-	g.due.push(l)
-	if g.calls < maxCalls && g.due.n > g.starting*sh.w.maxBatch {
-		g.calls++
-		g.starting++
+	q.waiting.push(l)
+	if q.calls < maxCalls && q.waiting.n > q.starting*sh.w.maxBatch {
+		q.calls++
+		q.starting++
 		sh.w.work.Add(1)
-		go g.run()
+		go q.run()
 	}
 }
 
-// call is one Renew call: the leases, and of which generation they were.
+// call is one call of Renew.
 type call struct {
 	batch   []*Lease
-	gens    []uint64
+	gens    []uint64 // the generations of batch
 	sent    int64
 	timeout int64
-	losses  []loss
 }
 
-// run calls Renew until nothing is due.
-func (g *group) run() {
-	defer g.sh.w.work.Done()
+// run calls Renew until no lease is waiting.
+func (q *dueLeases) run() {
+	defer q.sh.w.work.Done()
 	var c call
-	for g.take(&c, true); len(c.batch) > 0; g.take(&c, false) {
-		ctx, cancel := context.WithTimeout(g.sh.w.ctx, time.Duration(c.timeout))
-		outcomes := g.sh.w.renew(ctx, c.batch)
+	for q.take(&c, true); len(c.batch) > 0; q.take(&c, false) {
+		ctx, cancel := context.WithTimeout(q.sh.w.ctx, time.Duration(c.timeout))
+		outcomes := q.sh.w.renew(ctx, c.batch)
 		cancel()
-		g.apply(&c, outcomes)
-		g.sh.w.tell(c.losses)
+		q.apply(&c, outcomes)
 	}
 }
 
-// take fills c. An empty batch means that nothing is left to do, and ends the
-// goroutine: whoever makes a lease due after that starts another.
-func (g *group) take(c *call, first bool) {
-	sh := g.sh
+// take fills c. An empty batch means that no lease is waiting; the goroutine has
+// to end, because makeDue does not count on it any more.
+func (q *dueLeases) take(c *call, first bool) {
+	sh := q.sh
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if first {
-		g.starting--
+		q.starting--
 	}
 	c.batch, c.gens = c.batch[:0], c.gens[:0]
-	// Read before the call and not in it or after it: the store counts from
-	// some moment later than this one.
+	// The clock is read before the call, because the store counts a renewed
+	// lease from a moment within the call.
 	c.sent = sh.w.now()
 	c.timeout = sh.w.timeout
 	var latest int64
 	for len(c.batch) < sh.w.maxBatch && !sh.closed {
-		l := g.due.pop()
+		l := q.waiting.pop()
 		if l == nil {
 			break
 		}
 		d := l.deadline.Load()
 		if d <= c.sent {
-			continue // the timer is about to declare it
+			continue // the timer is about to declare the loss
 		}
 		l.busy = true
 		c.batch = append(c.batch, l)
@@ -92,59 +93,60 @@ func (g *group) take(c *call, first bool) {
 		latest = max(latest, d)
 	}
 	if len(c.batch) == 0 {
-		g.calls--
+		q.calls--
 		return
 	}
 	c.timeout = min(c.timeout, latest-c.sent)
 }
 
-// apply enters the results of c, and leaves in it the losses to be told.
-func (g *group) apply(c *call, outcomes []Outcome) {
-	sh := g.sh
-	c.losses = c.losses[:0]
+// apply enters the outcomes of c.
+func (q *dueLeases) apply(c *call, outcomes []Outcome) {
+	sh := q.sh
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	now := sh.w.now()
 	for i, l := range c.batch {
 		l.busy = false
-		if sh.closed {
-			continue
-		}
-		if l.gen != c.gens[i] {
-			// Ended, lost or armed anew since: this result is not about it.
+		switch {
+		case sh.closed:
+		case l.gen != c.gens[i]:
+			// The outcome is about an earlier generation.
 			if l.again {
 				l.again = false
 				sh.makeDue(l)
 			}
-			continue
+		case i < len(outcomes):
+			sh.applyOne(l, outcomes[i], c.sent, now)
+		default:
+			sh.applyOne(l, Unknown, c.sent, now)
 		}
-		outcome := Unknown
-		if i < len(outcomes) {
-			outcome = outcomes[i]
+	}
+}
+
+// applyOne enters the outcome for l of a call that was sent at the given moment.
+// sh.mu is held.
+func (sh *shard) applyOne(l *Lease, outcome Outcome, sent, now int64) {
+	d := l.deadline.Load()
+	if d <= now {
+		// The timer is about to declare the loss. A confirmation that comes
+		// so late changes nothing, because the caller may have seen already
+		// that the lease is not valid. Neither does Lost, because the caller
+		// may have asked for the cause.
+		return
+	}
+	if outcome == Lost {
+		sh.lose(l, ToldLost)
+		return
+	}
+	due := now + retryWait(d-now, l.validity)
+	if outcome == Renewed {
+		if n := min(addSaturated(sent, l.validity), l.last); n > d {
+			l.deadline.Store(n) // the heap keeps the earlier key
+			d = n
 		}
-		if outcome == Lost {
-			sh.drop(l)
-			c.losses = append(c.losses, loss{l, ToldLost})
-			continue
-		}
-		d := l.deadline.Load()
-		if d <= now {
-			// A confirmation that comes after the deadline revives nothing:
-			// somebody may have relied on the loss already. The timer is about
-			// to declare it.
-			continue
-		}
-		due := now + retryWait(d-now, l.validity)
-		if outcome == Renewed {
-			if n := min(addSaturated(c.sent, l.validity), l.last); n > d {
-				// The heap keeps its earlier key.
-				l.deadline.Store(n)
-				d = n
-			}
-			due = d - (l.validity - l.validity/3)
-		}
-		if l.gainful(d) && due < d {
-			sh.schedule(l, now, due)
-		}
+		due = d - (l.validity - l.validity/3)
+	}
+	if l.renewable(d) && due < d {
+		sh.schedule(l, now, due)
 	}
 }

@@ -5,239 +5,174 @@ import (
 	"time"
 )
 
-// shard keeps a part of the leases and shares nothing with the others but the
-// wheel, which it can do without. Its timer is a standard one, so monotonic; it
-// declares deadlines, and sends what the wheel should have sent.
+// shard keeps a part of the leases. Shards have nothing in common but the
+// timing wheel, which each of them can do without. The timer of a shard is a
+// standard timer, which runs on the monotonic clock. It declares losses, and
+// sends the renewals that the wheel should have sent and did not.
 type shard struct {
 	w *Watchdog
 
-	mu        sync.Mutex
-	closed    bool
-	slots     map[slotKey]*slot
-	deadlines deadlineHeap
-	groups    [classes]*group
+	mu     sync.Mutex
+	closed bool
 
-	timer *time.Timer
-	// timerAt is when the timer fires, 0 if it is not set. It is never set
-	// later: to fire for nothing is cheaper than a reset for each Lock.
+	// recent has the leases that were armed a moment ago, oldest first. Most
+	// locks are held for less than recentTime, so most leases are disarmed
+	// before they cost an entry in the heap, in a slot or in the wheel.
+	recent    leaseList
+	deadlines deadlineHeap // all other leases
+	slots     map[slotKey]*slot
+	due       [classes]*dueLeases
+
+	losses    []loss // declared, not reported yet
+	reporting bool   // a goroutine runs report
+
+	// timerAt is when the timer fires, 0 if it is not set. The timer is never
+	// moved to a later time: a firing without work is cheaper than a reset at
+	// each Keep.
+	timer   *time.Timer
 	timerAt int64
 }
 
-// slot holds the leases of one class that are due at one moment. It stays in
-// the map, empty or not, until it fires: entries of the wheel are never
-// cancelled, since the library's Timer.Stop races with its dispatcher.
-type slot struct {
-	slotKey
-	leases leaseList
-	grace  int64
-	engine *engine // nil: the shard's timer alone watches it
-}
-
-type slotKey struct {
-	at    int64
-	class uint8
-}
-
-// watched is when the shard's timer looks after s.
-func (s *slot) watched() int64 {
-	if s.engine == nil {
-		return s.at
-	}
-	return addSaturated(s.at, s.grace)
-}
-
-// loss is a loss that is decided and still to be told, without the lock.
+// loss is a declared loss for which Expired has not been called yet.
 type loss struct {
 	l     *Lease
 	cause Cause
 }
 
-func (sh *shard) init(w *Watchdog) {
-	sh.w = w
-	sh.slots = make(map[slotKey]*slot)
+const (
+	// recentTime is how long a lease stays in recent at least. It stays there
+	// for twice as long at most.
+	recentTime = int64(100 * time.Millisecond)
+	// recentMargin is how far away the first renewal and the deadline of a
+	// recent lease have to be. Twice recentTime is enough as long as
+	// timers are punctual and Terms.Now is exact.
+	recentMargin = 4 * recentTime
+)
+
+// add enters l, which Keep has just armed. sh.mu is held.
+func (sh *shard) add(l *Lease, now, deadline int64) {
+	first := deadline
+	if l.renewable(deadline) {
+		first = min(first, l.firstDue(deadline))
+	}
+	if first-now < recentMargin {
+		sh.settle(l, now)
+		return
+	}
+	sh.recent.push(l)
+	sh.setTimer(now + recentTime)
 }
 
-// arm makes the timer fire at t at the latest. sh.mu is held.
-func (sh *shard) arm(t int64) {
+// settle enters the deadline of l and schedules its renewal. sh.mu is held.
+func (sh *shard) settle(l *Lease, now int64) {
+	d := l.deadline.Load()
+	sh.deadlines.set(l, d)
+	sh.setTimer(sh.deadlines[0].key)
+	if l.renewable(d) {
+		sh.schedule(l, now, l.firstDue(d))
+	}
+}
+
+// unlink takes l out of all lists and starts a new generation. sh.mu is held.
+func (sh *shard) unlink(l *Lease) {
+	l.gen++
+	l.again = false
+	l.list.remove(l)
+	sh.deadlines.remove(l)
+}
+
+// disarm ends the armed lease l. sh.mu is held.
+func (sh *shard) disarm(l *Lease) {
+	sh.unlink(l)
+	l.deadline.Store(0)
+}
+
+// lose ends the armed lease l by a loss, which is reported on a goroutine of its
+// own: one for each shard, however many leases are lost and however long the
+// calls of Expired take. sh.mu is held and sh is not closed.
+func (sh *shard) lose(l *Lease, cause Cause) {
+	sh.disarm(l)
+	l.lost = cause
+	sh.losses = append(sh.losses, loss{l, cause})
+	if !sh.reporting {
+		sh.reporting = true
+		sh.w.work.Add(1)
+		go sh.report()
+	}
+}
+
+// report calls Expired for the declared losses until there are none.
+func (sh *shard) report() {
+	defer sh.w.work.Done()
+	for {
+		sh.mu.Lock()
+		losses := sh.losses
+		sh.losses = nil
+		sh.reporting = len(losses) > 0
+		sh.mu.Unlock()
+		if len(losses) == 0 {
+			return
+		}
+		for _, x := range losses {
+			sh.w.expired(x.l, x.cause)
+		}
+	}
+}
+
+// setTimer makes the timer fire at t or earlier. sh.mu is held.
+func (sh *shard) setTimer(t int64) {
 	if sh.timerAt != 0 && sh.timerAt <= t {
 		return
 	}
 	sh.timerAt = t
 	d := time.Duration(t - sh.w.now())
 	if sh.timer == nil {
-		sh.timer = time.AfterFunc(d, sh.look)
+		sh.timer = time.AfterFunc(d, sh.onTimer)
 		return
 	}
 	sh.timer.Reset(d)
 }
 
-// schedule makes l due at the given moment. sh.mu is held.
-func (sh *shard) schedule(l *Lease, now, due int64) {
-	at := quantize(now, due)
-	if at <= now {
-		sh.makeDue(l)
-		return
-	}
-	key := slotKey{at, l.class}
-	s := sh.slots[key]
-	if s == nil {
-		s = &slot{slotKey: key, grace: graceOf(at - now)}
-		sh.slots[key] = s
-		sh.hop(s, now)
-		sh.arm(s.watched())
-	}
-	s.leases.push(l)
-}
-
-// hop hands s to the wheel, for as much of its wait as the wheel takes at once.
-func (sh *shard) hop(s *slot, now int64) {
-	s.engine = nil
-	if wait := s.at - now; wait >= shortestHop {
-		until := now + min(wait, longestHop)
-		s.engine = sh.w.wheels.submit(until, func(e *engine) { sh.fired(s, e, until) })
-	}
-}
-
-// fired is the wheel's call for s. It only moves leases from list to list.
-func (sh *shard) fired(s *slot, e *engine, until int64) {
-	condemn := false
-	defer func() {
-		if condemn {
-			sh.w.wheels.condemn(e)
-		}
-	}()
+// onTimer settles leases that are not recent any more, declares the losses by
+// deadline, makes leases due that the wheel has not made due, and sets the timer
+// again.
+func (sh *shard) onTimer() {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if sh.closed || s.engine != e || sh.slots[s.slotKey] != s {
-		return
-	}
-	now := sh.w.now()
-	if until-now > earliness {
-		// Too early: the wheel's clock is not ours. Handing s back to it
-		// could go on in a circle without end, so s stays off it.
-		condemn = e.strike()
-		s.engine = nil
-		sh.arm(s.watched())
-		return
-	}
-	e.punctual()
-	switch {
-	case s.at-now <= earliness:
-		sh.release(s)
-	case s.leases.n == 0:
-		delete(sh.slots, s.slotKey)
-	default:
-		sh.hop(s, now)
-		sh.arm(s.watched())
-	}
-}
-
-// release makes all of s due. sh.mu is held.
-func (sh *shard) release(s *slot) {
-	delete(sh.slots, s.slotKey)
-	for l := s.leases.pop(); l != nil; l = s.leases.pop() {
-		sh.makeDue(l)
-	}
-}
-
-// look is the timer's function: it declares deadlines that have passed, does
-// the wheel's work where the wheel has not, and sets the timer again.
-func (sh *shard) look() {
-	sh.mu.Lock()
 	if sh.closed {
-		sh.mu.Unlock()
 		return
 	}
-	sh.w.work.Add(1)
-	defer sh.w.work.Done()
 	now := sh.w.now()
-	// A timer that was late itself says nothing about the wheel: the whole
-	// process was held up.
-	late := now-sh.timerAt > minGrace
+	// If this timer is late then the whole process was held up, so a late
+	// wheel is not at fault.
+	onTime := now-sh.timerAt <= minGrace
 	sh.timerAt = 0
 
-	var losses []loss
+	for l := sh.recent.head; l != nil && now-l.kept >= recentTime; l = sh.recent.head {
+		sh.recent.remove(l)
+		sh.settle(l, now)
+	}
 	for len(sh.deadlines) > 0 && sh.deadlines[0].key <= now {
 		l := sh.deadlines[0].l
 		if d := l.deadline.Load(); d > now {
 			sh.deadlines.set(l, d)
-			continue
+		} else {
+			sh.lose(l, l.passed(d))
 		}
-		sh.drop(l)
-		losses = append(losses, loss{l, DeadlinePassed})
 	}
-
-	var suspect *engine
-	for _, s := range sh.slots {
-		if s.watched() > now {
-			continue
-		}
-		if s.engine != nil && !late && s.engine.strike() {
-			suspect = s.engine
-		}
-		sh.release(s)
-	}
-
 	if len(sh.deadlines) > 0 {
-		sh.arm(sh.deadlines[0].key)
+		sh.setTimer(sh.deadlines[0].key)
 	}
-	for _, s := range sh.slots {
-		sh.arm(s.watched())
+	if sh.recent.head != nil {
+		// Not when the first of them has its recentTime: a shard with many
+		// short leases would set its timer for each of them.
+		sh.setTimer(now + recentTime)
 	}
-	sh.mu.Unlock()
-
-	if suspect != nil {
-		sh.w.wheels.condemn(suspect)
-	}
-	sh.w.tell(losses)
+	sh.checkSlots(now, onTime)
 }
 
-// declare declares l lost if its deadline has passed and nobody has done so.
-func (sh *shard) declare(l *Lease) {
-	sh.mu.Lock()
-	d := l.deadline.Load()
-	passed := d != 0 && sh.w.now() >= d
-	if passed {
-		sh.drop(l)
-	}
-	sh.mu.Unlock()
-	if passed {
-		sh.w.expired(l, DeadlinePassed)
-	}
-}
-
-// drop disarms l. Whoever drops an armed lease has decided how it ended.
-// sh.mu is held.
-func (sh *shard) drop(l *Lease) {
-	l.gen++
-	l.again = false
-	l.deadline.Store(0)
-	l.in.remove(l)
-	sh.deadlines.remove(l)
-}
-
-func (w *Watchdog) tell(losses []loss) {
-	for _, x := range losses {
-		w.expired(x.l, x.cause)
-	}
-}
-
-// offWheel leaves the slots that wait on e to the timer.
-func (sh *shard) offWheel(e *engine) {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	if sh.closed {
-		return
-	}
-	for _, s := range sh.slots {
-		if s.engine == e {
-			s.engine = nil
-			sh.arm(s.watched())
-		}
-	}
-}
-
-// close lets go of all leases. They stay armed, for the clock to judge.
+// close lets go of all leases. They stay armed: Valid and Disarm go on by the
+// clock.
 func (sh *shard) close() {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -245,9 +180,11 @@ func (sh *shard) close() {
 	if sh.timer != nil {
 		sh.timer.Stop()
 	}
+	for sh.recent.pop() != nil {
+	}
 	for _, e := range sh.deadlines {
 		e.l.pos = 0
-		e.l.in.remove(e.l)
+		e.l.list.remove(e.l)
 	}
 	sh.deadlines, sh.slots = nil, nil
 }

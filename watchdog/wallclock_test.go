@@ -16,16 +16,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The steps of the wall clock that are tried, in turn.
+// wallSteps are the steps of the wall clock that are tried, one after another.
 var wallSteps = []time.Duration{
 	time.Hour, -time.Hour, -time.Hour, time.Hour, 365 * 24 * time.Hour, -2 * 365 * 24 * time.Hour, 365 * 24 * time.Hour,
 	300 * time.Millisecond, -300 * time.Millisecond,
 }
 
-// wallWheel does what the library does with the wall clock, on one that can be
-// stepped: its timers expire at wall times, its own time is the expiry of its
-// last firing, what would expire before that fires at once, and it sleeps by
-// the difference it saw when it went to sleep.
+// wallWheel uses the wall clock as the library does, with a wall clock that can be
+// stepped. Its timers expire at wall times, and its own time is the expiry of its
+// last firing. A timer that expires before that time fires at once. It sleeps for
+// the difference of the times at the moment when it goes to sleep.
 type wallWheel struct {
 	wall  *wallClock
 	asked *atomic.Int64
@@ -43,7 +43,7 @@ type wallTimer struct {
 	f       func()
 }
 
-// wallClock is the bubble's clock plus what it was stepped by.
+// wallClock is the bubble's clock plus the sum of the steps.
 type wallClock struct{ offset atomic.Int64 }
 
 func (c *wallClock) now() int64 { return time.Now().UnixNano() + c.offset.Load() }
@@ -104,10 +104,10 @@ func (w *wallWheel) run() {
 	}
 }
 
-// holdThroughSteps holds leases while step moves the wall clock about.
+// holdThroughSteps keeps leases armed while step moves the wall clock.
 func holdThroughSteps(t *testing.T, newWheel func() wheel, step func(time.Duration), between func()) {
 	const validity, pause = 3 * time.Second, 20 * time.Second
-	r := newRig(t, Config{}, newWheel)
+	r := newFixture(t, Config{}, newWheel)
 	defer r.w.Close()
 	held := make([]Lease, 30)
 	for i := range held {
@@ -117,7 +117,7 @@ func holdThroughSteps(t *testing.T, newWheel func() wheel, step func(time.Durati
 	pass(pause)
 	steady := r.callCount() // in pause, and while the leases were armed
 	for i, d := range wallSteps {
-		dying := &Lease{} // its store falls silent just before the step
+		dying := &Lease{} // its renewals fail from just before the step
 		r.keep(dying, validity)
 		pass(validity)
 		r.setReply(func(ctx context.Context, batch []*Lease) []Outcome {
@@ -149,19 +149,18 @@ func holdThroughSteps(t *testing.T, newWheel func() wheel, step func(time.Durati
 		losses := r.lost()
 		require.Len(t, losses, i+1, "step %v: false or missing loss", d)
 		require.Equal(t, lossSeen{dying, DeadlinePassed, deadline}, losses[i])
-		require.True(t, fresh.Check())
+		require.True(t, fresh.Valid())
 		require.GreaterOrEqual(t, len(r.renewals(fresh)), int(pause/validity)*5/2)
-		require.True(t, fresh.End())
+		require.True(t, fresh.Disarm())
 		for i := range held {
-			require.True(t, held[i].Check())
+			require.True(t, held[i].Valid())
 		}
-		// Three more leases are about than while it was steady.
-		require.Less(t, r.callCount()-calls, steady*2, "step %v: a storm of renewals", d)
+		// There are three more leases than before the first step.
+		require.Less(t, r.callCount()-calls, steady*2, "step %v: too many renewals", d)
 	}
 }
 
-// TestFault60WallClockSteps has a wheel that does what the library does, on a
-// wall clock that is stepped.
+// The wall clock of a wheel that works as the library does is stepped.
 func TestFault60WallClockSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var wall wallClock
@@ -174,8 +173,8 @@ func TestFault60WallClockSteps(t *testing.T) {
 			},
 			func(d time.Duration) { wall.offset.Add(int64(d)) },
 			func() {
-				// A slot for each third of the validity, shard and point of
-				// the grid at most; a hot loop would be far beyond.
+				// At most an entry for each third of the validity, shard and
+				// point of the grid. A loop without pause makes far more.
 				require.Less(t, asked.Swap(0), int64(21*32*shardCount))
 			})
 		require.Less(t, made, 2*len(wallSteps))
@@ -183,14 +182,14 @@ func TestFault60WallClockSteps(t *testing.T) {
 	})
 }
 
-// stepVariable is where the doctored copy of the library says that it is one,
-// and where it is told by how many milliseconds its wall clock is off.
+// stepVariable is an expvar that the changed copy of the library publishes. Its
+// value is the offset of the copy's wall clock in milliseconds.
 const stepVariable = "timingwheel.wallclock.step"
 
-// TestFault60RealWheel is the same with the real library of which only the
-// clock was replaced: a child process runs this test with a copy of the module
-// in which timeToMs, through which all its times go, adds an offset. (The go
-// command refuses an overlay for files of the module cache.)
+// The real library is used, with a clock that can be stepped. A child process runs
+// this test with a copy of the module in which timeToMs adds an offset; all times
+// of the library pass through it. An overlay cannot replace the file, because the
+// go command refuses one for files of the module cache.
 func TestFault60RealWheel(t *testing.T) {
 	if step, ok := expvar.Get(stepVariable).(*expvar.Int); ok {
 		synctest.Test(t, func(t *testing.T) {
@@ -224,11 +223,11 @@ func TestFault60RealWheel(t *testing.T) {
 	require.NoError(t, err)
 	const clock = "return t.UnixNano() / int64(time.Millisecond)"
 	require.Equal(t, 1, strings.Count(string(source), clock))
-	doctored := strings.Replace(string(source), clock, clock+" + step.Value()", 1)
-	doctored = strings.Replace(doctored, "import (", "import (\n\t\"expvar\"", 1)
-	doctored += "\nvar step = expvar.NewInt(\"" + stepVariable + "\")\n"
+	changed := strings.Replace(string(source), clock, clock+" + step.Value()", 1)
+	changed = strings.Replace(changed, "import (", "import (\n\t\"expvar\"", 1)
+	changed += "\nvar step = expvar.NewInt(\"" + stepVariable + "\")\n"
 	require.NoError(t, os.Chmod(utils, 0o644))
-	require.NoError(t, os.WriteFile(utils, []byte(doctored), 0o644))
+	require.NoError(t, os.WriteFile(utils, []byte(changed), 0o644))
 
 	goMod := goTool("env", "GOMOD")
 	modfile := filepath.Join(dir, "go.mod")

@@ -2,21 +2,21 @@ package watchdog
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/RussellLuo/timingwheel"
 )
 
-// wheel is what is used of a timing wheel. AfterFunc may call f at any moment
-// and on any goroutine, and either method may hang for ever: that is what the
-// rest of this file is prepared for.
+// wheel is the part of a timing wheel that the watchdog uses. AfterFunc may call
+// f at any moment and on any goroutine, and both methods may block for ever:
+// the library has known faults. They cost batching only, because the timer of
+// a shard checks each slot, and runningWheel.run alone calls these methods.
 type wheel interface {
 	AfterFunc(d time.Duration, f func())
 	Stop()
 }
 
-type timingWheel struct{ tw *timingwheel.TimingWheel }
+type timingWheel struct{ *timingwheel.TimingWheel }
 
 func newTimingWheel() wheel {
 	tw := timingwheel.NewTimingWheel(tick, wheelSize)
@@ -24,228 +24,155 @@ func newTimingWheel() wheel {
 	return timingWheel{tw}
 }
 
-func (t timingWheel) AfterFunc(d time.Duration, f func()) { t.tw.AfterFunc(d, f) }
-func (t timingWheel) Stop()                               { t.tw.Stop() }
+func (t timingWheel) AfterFunc(d time.Duration, f func()) { t.TimingWheel.AfterFunc(d, f) }
 
 const (
-	// A wheel is stopped when it has been idle for linger. It must not become
-	// older than stale without having fired, because its idea of the current
-	// time is that of its last firing, and a delay counted from there would
-	// need an overflow wheel.
-	linger = 3 * span / 8
-	stale  = int64(span / 2)
-
-	// maxStrikes is how many firings in a row may be wrong.
-	maxStrikes = 3
-	// A condemned wheel is replaced after a while that doubles from
-	// firstRespite to lastRespite as long as the new ones fail too.
-	firstRespite = int64(time.Second)
-	lastRespite  = int64(10 * time.Minute)
-	// maxStuck is how many condemned wheels may be unable to stop before no
-	// other is made: each costs its memory and three goroutines for good.
-	maxStuck = 4
+	// idleTime is how long a wheel is kept after it was given an entry. By
+	// then its entries have fired, or their grace has passed.
+	idleTime = 3 * span / 8
+	// stale is how long after its last entry a wheel may be given another one.
+	// A wheel takes the moment of its last firing for the current time, and an
+	// entry that is more than span away from there needs an overflow wheel.
+	// Only a process that was held up is so late; an idle wheel is stopped.
+	stale = int64(span / 2)
+	// maxQueued bounds the entries that wait for a wheel whose AfterFunc
+	// blocks. A slot that finds no room is left to its shard's timer.
+	maxQueued = 64
+	// The pause after a discarded wheel doubles from firstPause to
+	// longestPause as long as the next wheels are discarded soon, too.
+	firstPause   = int64(time.Second)
+	longestPause = int64(10 * time.Minute)
 	// closePatience bounds how long close waits for a wheel to stop.
 	closePatience = time.Second
 )
 
-// wheelKeeper owns the wheel: at most one at a time, made when it is needed,
-// stopped when it is idle, replaced when it is at fault.
-type wheelKeeper struct {
-	now       func() int64
-	newWheel  func() wheel
-	condemned func(*engine) // told after e was condemned, without locks
+// wheelSupply makes a wheel when one is needed, stops it when it is idle, and
+// discards it when it is at fault. There is at most one wheel: the next one is
+// made after the last has stopped. So a wheel that cannot be stopped is the last
+// one, and the timers of the shards do its work from then on.
+type wheelSupply struct {
+	now      func() int64
+	newWheel func() wheel
 
 	mu        sync.Mutex
-	current   *engine
+	current   *runningWheel // nil: none is in use
+	running   bool          // a wheel has been made and has not stopped yet
 	closed    bool
-	respite   int64 // the last one given
-	notBefore int64 // no new wheel until then
-	stuck     int   // condemned and not yet stopped
+	pause     int64 // the last pause
+	notBefore int64 // the end of the last pause; no wheel is made before
 }
 
-// engine is one wheel and the goroutine that alone calls its methods. Callers
-// of Keep hold locks, and AfterFunc of this library can block for ever (on the
-// mutex of a bucket whose flush deadlocked, or on a poller that has left); so
-// it is not called by them but fed from a queue. This also orders AfterFunc
-// before Stop without a mutex that could be held for ever.
-type engine struct {
-	k       *wheelKeeper
-	wake    chan struct{} // capacity 1
-	quit    chan struct{}
-	done    chan struct{}
+// runningWheel is one wheel, and the goroutine that alone calls its methods.
+type runningWheel struct {
+	entries chan entry
+	quit    chan struct{} // closed when the wheel is discarded, or by close
+	done    chan struct{} // closed when the wheel has stopped
 	born    int64
-	strikes atomic.Int32
-
-	// guarded by k.mu
-	condemned bool
-	queue     []task
-	pending   int   // submitted and not yet fired
-	used      int64 // last submit
-	fresh     int64 // the wheel's own time is at least this, if it is healthy
 }
 
-type task struct {
+// entry is a function to be called at a moment.
+type entry struct {
 	at int64
-	f  func(*engine)
+	f  func()
 }
 
-// submit has f called at the given moment by the returned engine, or returns
-// nil if there is no wheel to be trusted. It does not block.
-func (k *wheelKeeper) submit(at int64, f func(*engine)) *engine {
+// submit has the wheel call f at the given moment, and returns the wheel. It
+// returns nil if there is no wheel to rely on; f is never called then. It does
+// not block.
+func (k *wheelSupply) submit(at int64, f func()) *runningWheel {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	now := k.now()
-	e := k.current
-	if e != nil && e.pending == 0 && now-e.fresh > stale {
-		k.current = nil
-		close(e.quit)
-		e = nil
-	}
-	if e == nil {
-		if k.closed || now < k.notBefore || k.stuck >= maxStuck {
+	if k.current == nil {
+		now := k.now()
+		if k.closed || k.running || now < k.notBefore {
 			return nil
 		}
-		e = &engine{
-			k:     k,
-			wake:  make(chan struct{}, 1),
-			quit:  make(chan struct{}),
-			done:  make(chan struct{}),
-			born:  now,
-			fresh: now,
+		k.running = true
+		k.current = &runningWheel{
+			entries: make(chan entry, maxQueued),
+			quit:    make(chan struct{}),
+			done:    make(chan struct{}),
+			born:    now,
 		}
-		k.current = e
-		go e.run()
+		go k.run(k.current)
 	}
-	e.queue = append(e.queue, task{at, f})
-	e.pending++
-	e.used = now
 	select {
-	case e.wake <- struct{}{}:
+	case k.current.entries <- entry{at, f}:
+		return k.current
 	default:
+		return nil
 	}
-	return e
 }
 
-// run feeds the wheel until it is idle or told to quit.
-func (e *engine) run() {
-	defer close(e.done)
-	w := e.k.newWheel()
-	idle := time.NewTimer(linger)
-	defer idle.Stop()
+// run makes the wheel, gives it the entries, and stops it when it is idle or
+// discarded.
+func (k *wheelSupply) run(e *runningWheel) {
+	w := k.newWheel()
+	lastEntry := e.born
+	idle := time.NewTimer(idleTime)
+	defer func() {
+		idle.Stop()
+		w.Stop()
+		k.mu.Lock()
+		k.running = false
+		k.mu.Unlock()
+		close(e.done)
+	}()
 	for {
 		select {
 		case <-e.quit:
-			w.Stop()
-			e.k.stopped(e)
 			return
 		case <-idle.C:
-			if wait := e.k.retire(e); wait > 0 {
-				idle.Reset(time.Duration(wait))
-				continue
+			if k.retire(e) {
+				return
 			}
-			w.Stop()
-			return
-		case <-e.wake:
-		}
-		tasks, lags := e.k.take(e)
-		if lags {
-			e.k.condemn(e)
-			continue
-		}
-		for _, t := range tasks {
-			d := t.at - e.k.now()
-			w.AfterFunc(time.Duration(max(0, d)), func() {
-				e.k.fired(e, t.at, d > earliness)
-				t.f(e)
-			})
+		case x := <-e.entries:
+			idle.Reset(idleTime)
+			now := k.now()
+			if now-lastEntry > stale {
+				k.discard(e)
+				return
+			}
+			lastEntry = now
+			w.AfterFunc(time.Duration(max(0, x.at-now)), x.f)
 		}
 	}
 }
 
-// take empties e's queue, and reports whether the wheel lags too far behind to
-// be given anything.
-func (k *wheelKeeper) take(e *engine) (tasks []task, lags bool) {
+// retire takes e out of use, unless it has just been given an entry.
+func (k *wheelSupply) retire(e *runningWheel) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	tasks, e.queue = e.queue, nil
-	return tasks, k.now()-e.fresh > stale
-}
-
-// fired is told of each firing. What was asked for within the tick fires
-// without moving the wheel's own time, so it proves nothing.
-func (k *wheelKeeper) fired(e *engine, at int64, proves bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	e.pending--
-	if proves {
-		e.fresh = max(e.fresh, min(at, k.now()))
+	if len(e.entries) > 0 {
+		return false
 	}
+	if k.current == e {
+		k.current = nil
+	}
+	return true
 }
 
-// retire lets go of e if it has been idle for long enough, or returns how long
-// it has to wait.
-func (k *wheelKeeper) retire(e *engine) int64 {
+// discard takes e out of use because it is at fault. It does not block.
+func (k *wheelSupply) discard(e *runningWheel) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.current != e {
-		return int64(linger) // e.quit is closed
-	}
-	now := k.now()
-	if e.pending > 0 {
-		return int64(linger)
-	}
-	if wait := max(e.used, e.fresh) + int64(linger) - now; wait > 0 {
-		return wait
-	}
-	k.current = nil
-	return 0
-}
-
-// strike counts a firing that was wrong and reports whether that condemns e.
-func (e *engine) strike() bool { return e.strikes.Add(1) >= maxStrikes }
-
-// punctual takes the strikes back.
-func (e *engine) punctual() {
-	if e.strikes.Load() != 0 {
-		e.strikes.Store(0)
-	}
-}
-
-// condemn parts with e for good. Its slots go to the standard timers and the
-// next wheel, after a respite, gets only new ones.
-func (k *wheelKeeper) condemn(e *engine) {
-	k.mu.Lock()
-	if k.current != e {
-		k.mu.Unlock()
 		return
 	}
 	now := k.now()
-	if k.respite == 0 || now-e.born > 10*k.respite {
-		k.respite = firstRespite
+	if k.pause == 0 || now-e.born > 10*k.pause {
+		k.pause = firstPause
 	} else {
-		k.respite = min(2*k.respite, lastRespite)
+		k.pause = min(2*k.pause, longestPause)
 	}
-	k.notBefore = now + k.respite
+	k.notBefore = now + k.pause
 	k.current = nil
-	k.stuck++
-	e.condemned = true
 	close(e.quit)
-	k.mu.Unlock()
-	k.condemned(e)
 }
 
-// stopped is told that the wheel of an engine that was told to quit did stop.
-func (k *wheelKeeper) stopped(e *engine) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if e.condemned {
-		k.stuck--
-	}
-}
-
-// close stops the wheel and waits for that, within a bound: a wheel that is
-// deadlocked, or was condemned, is left behind.
-func (k *wheelKeeper) close() {
+// close stops the wheel in use and waits until it has stopped, but no longer than
+// closePatience.
+func (k *wheelSupply) close() {
 	k.mu.Lock()
 	k.closed = true
 	e := k.current

@@ -2,7 +2,6 @@ package watchdog
 
 import (
 	"context"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,17 +9,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// faults are the ways a wheel can fail.
+// faults are the ways in which a wheel can fail.
 var faults = map[string]func(n int, f *fakeWheel){
 	"healthy":      nil,
-	"never fires":  func(_ int, f *fakeWheel) { f.deaf = true },
+	"never fires":  func(_ int, f *fakeWheel) { f.silent = true },
 	"all at once":  func(_ int, f *fakeWheel) { f.hasty = true },
 	"blocks":       func(_ int, f *fakeWheel) { f.block = make(chan struct{}) },
-	"first is bad": func(n int, f *fakeWheel) { f.deaf = n == 0 },
+	"first is bad": func(n int, f *fakeWheel) { f.silent = n == 0 },
 }
 
 // unblock lets the bubble of a test with blocked wheels end.
-func (s *wheelShop) unblock() {
+func (s *fakeWheels) unblock() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range s.made {
@@ -30,17 +29,17 @@ func (s *wheelShop) unblock() {
 	}
 }
 
-// Whatever the wheel does, a store in good health loses nothing, and the
-// renewals are about as many as with a good wheel.
+// Whatever the wheel does, no lease is lost at a good store, and there are about
+// as many renewals as with a good wheel.
 func TestBadWheelLosesNothing(t *testing.T) {
 	for name, fault := range faults {
 		for _, validity := range []time.Duration{100 * time.Millisecond, time.Second, 30 * time.Second} {
 			t.Run(name+" "+validity.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					shop := &wheelShop{setup: fault}
-					r := newRig(t, Config{}, shop.make)
+					wheels := &fakeWheels{setup: fault}
+					r := newFixture(t, Config{}, wheels.make)
 					defer r.w.Close()
-					defer shop.unblock()
+					defer wheels.unblock()
 					leases := make([]Lease, 2*shardCount)
 					for i := range leases {
 						r.keep(&leases[i], validity)
@@ -52,13 +51,13 @@ func TestBadWheelLosesNothing(t *testing.T) {
 						n := len(r.renewals(&leases[i]))
 						require.Greater(t, n, 210)
 						require.Less(t, n, 400)
-						require.True(t, leases[i].End())
+						require.True(t, leases[i].Disarm())
 					}
-					require.LessOrEqual(t, shop.most(), span/4, "an overflow wheel")
-					made, asked := shop.counts()
+					require.LessOrEqual(t, wheels.most(), span/4, "an overflow wheel")
+					made, asked := wheels.counts()
 					require.LessOrEqual(t, made, 16)
 					if name != "healthy" && name != "first is bad" {
-						// A few for each wheel until it is condemned.
+						// A few for each wheel until it is discarded.
 						require.LessOrEqual(t, asked, made*8*shardCount)
 					}
 				})
@@ -67,21 +66,21 @@ func TestBadWheelLosesNothing(t *testing.T) {
 	}
 }
 
-// Loss is declared at the deadline, to the nanosecond, whatever the wheel and
+// A loss is declared at the deadline, to the nanosecond, whatever the wheel and
 // the store do.
 func TestLossIsPunctual(t *testing.T) {
 	for wheelName, fault := range faults {
-		for storeName, reply := range map[string]func(*rig){
-			"silent": func(r *rig) { r.setReply(silent) },
-			"errors": func(r *rig) { r.setReply(always(Unknown)) },
+		for storeName, reply := range map[string]func(*fixture){
+			"silent": func(r *fixture) { r.setReply(silent) },
+			"errors": func(r *fixture) { r.setReply(always(Unknown)) },
 		} {
 			for _, validity := range []time.Duration{77*time.Millisecond + 7, 30*time.Second + 1} {
 				t.Run(wheelName+" "+storeName+" "+validity.String(), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
-						shop := &wheelShop{setup: fault}
-						r := newRig(t, Config{}, shop.make)
+						wheels := &fakeWheels{setup: fault}
+						r := newFixture(t, Config{}, wheels.make)
 						defer r.w.Close()
-						defer shop.unblock()
+						defer wheels.unblock()
 						want := make(map[*Lease]time.Time)
 						for range 50 {
 							l := new(Lease)
@@ -111,88 +110,75 @@ func TestLossIsPunctual(t *testing.T) {
 	}
 }
 
-// A wheel that stalls after a while is noticed, replaced, and its successor used.
+// A wheel that ceases to fire is replaced, and the next one is used.
 func TestStalledWheelIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shop := &wheelShop{}
-		r := newRig(t, Config{}, shop.make)
+		wheels := &fakeWheels{}
+		r := newFixture(t, Config{}, wheels.make)
 		defer r.w.Close()
 		leases := make([]Lease, 5)
 		for i := range leases {
 			r.keep(&leases[i], 3*time.Second)
 		}
 		pass(20 * time.Second)
-		made, _ := shop.counts()
+		made, _ := wheels.counts()
 		require.Equal(t, 1, made)
-		shop.made[0].mu.Lock()
-		shop.made[0].deaf = true
-		shop.made[0].mu.Unlock()
+		wheels.made[0].mu.Lock()
+		wheels.made[0].silent = true
+		wheels.made[0].mu.Unlock()
 		pass(20 * time.Second)
-		made, _ = shop.counts()
+		made, _ = wheels.counts()
 		require.Equal(t, 2, made)
-		shop.made[1].mu.Lock()
-		require.Positive(t, shop.made[1].asked)
-		shop.made[1].mu.Unlock()
+		wheels.made[1].mu.Lock()
+		require.Positive(t, wheels.made[1].asked)
+		wheels.made[1].mu.Unlock()
 		pass(time.Minute)
-		made, _ = shop.counts()
+		made, _ = wheels.counts()
 		require.Equal(t, 2, made)
 		require.Empty(t, r.lost())
 	})
 }
 
-// Wheels that cannot be stopped cost memory for good, so there are few of them.
-func TestFewWheelsAreLeftStuck(t *testing.T) {
+// A wheel that cannot be stopped costs its memory until the process ends, so it is
+// not replaced.
+func TestAtMostOneWheelIsLeftHanging(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shop := &wheelShop{setup: faults["blocks"]}
-		r := newRig(t, Config{}, shop.make)
+		wheels := &fakeWheels{setup: faults["blocks"]}
+		r := newFixture(t, Config{}, wheels.make)
 		defer r.w.Close()
-		defer shop.unblock()
+		defer wheels.unblock()
 		var l Lease
 		r.keep(&l, time.Second)
 		pass(time.Hour)
-		made, _ := shop.counts()
-		require.Equal(t, maxStuck, made)
-		require.True(t, l.End())
+		made, _ := wheels.counts()
+		require.Equal(t, 1, made)
+		require.Empty(t, r.lost())
+		require.True(t, l.Disarm())
 	})
 }
 
-// Wheels that stop when told are replaced again and again, but ever less often.
-func TestRespiteGrows(t *testing.T) {
+// Wheels that can be stopped are replaced again and again, but less often each
+// time.
+func TestPauseGrows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shop := &wheelShop{setup: faults["never fires"]}
-		r := newRig(t, Config{}, shop.make)
+		wheels := &fakeWheels{setup: faults["never fires"]}
+		r := newFixture(t, Config{}, wheels.make)
 		defer r.w.Close()
-		defer shop.unblock()
+		defer wheels.unblock()
 		var l Lease
 		r.keep(&l, time.Second)
 		pass(2 * time.Hour)
-		made, _ := shop.counts()
+		made, _ := wheels.counts()
 		require.Greater(t, made, 12)
 		require.Less(t, made, 24)
 		require.Empty(t, r.lost())
 	})
 }
 
-// Close does not wait for ever for a wheel that hangs.
-func TestCloseWithHungWheel(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		shop := &wheelShop{setup: faults["blocks"]}
-		r := newRig(t, Config{}, shop.make)
-		defer r.w.Close()
-		defer shop.unblock()
-		var l Lease
-		r.keep(&l, 30*time.Second)
-		synctest.Wait()
-		start := time.Now()
-		r.w.Close()
-		require.Equal(t, closePatience, time.Since(start))
-	})
-}
-
 func TestIdleWatchdogHasNoGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		made := 0
-		r := newRig(t, Config{}, func() wheel {
+		r := newFixture(t, Config{}, func() wheel {
 			made++
 			return newTimingWheel()
 		})
@@ -202,19 +188,21 @@ func TestIdleWatchdogHasNoGoroutines(t *testing.T) {
 		for round := range 3 {
 			r.keep(&l, 30*time.Second)
 			synctest.Wait()
+			require.Empty(t, ownGoroutines(), "the lease has just begun")
+			pass(time.Second)
 			require.Len(t, ownGoroutines(), 3)
 			pass(time.Minute)
-			require.True(t, l.End())
+			require.True(t, l.Disarm())
 			pass(longestIdle)
 			require.Empty(t, ownGoroutines(), "round %d", round)
 		}
 		require.Equal(t, 3, made)
 
-		// A pause shorter than linger keeps the wheel.
+		// Pauses shorter than idleTime keep the wheel.
 		for range 20 {
 			r.keep(&l, 30*time.Second)
 			time.Sleep(time.Second)
-			require.True(t, l.End())
+			require.True(t, l.Disarm())
 			time.Sleep(time.Second)
 		}
 		require.Equal(t, 4, made)
@@ -222,154 +210,72 @@ func TestIdleWatchdogHasNoGoroutines(t *testing.T) {
 	})
 }
 
-// longestIdle is how long the wheel may outlive the last lease: its last slot
-// fires, then linger passes, which is looked at once in linger.
-const longestIdle = time.Duration(longestHop) + 2*linger
+// longestIdle is how long a wheel may run after the last lease has ended: its last
+// entry fires, and idleTime passes.
+const longestIdle = time.Duration(longestEntry) + 2*idleTime
 
-// keeperRig is a wheelKeeper with a clock of its own.
-type keeperRig struct {
-	k         *wheelKeeper
-	shop      wheelShop
-	at        atomic.Int64
-	condemned []*engine
-}
-
-func newKeeperRig() *keeperRig {
-	r := &keeperRig{}
-	r.k = &wheelKeeper{
-		now:       func() int64 { return r.at.Load() },
-		newWheel:  r.shop.make,
-		condemned: func(e *engine) { r.condemned = append(r.condemned, e) },
-	}
-	return r
-}
-
-// The process was held up for so long that the library would put a new timer
-// into an overflow wheel: the wheel is given nothing.
-func TestWheelThatLagsIsGivenNothing(t *testing.T) {
+// A timer that is late shows that the whole process was held up, and the wheel
+// with it: the leases become due and the wheel stays in use.
+func TestLateTimerDoesNotDiscardTheWheel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newKeeperRig()
-		defer r.k.close()
-		r.shop.setup = faults["never fires"]
-		e := r.k.submit(int64(time.Second), func(*engine) {})
-		synctest.Wait()
-		r.at.Store(stale + 1)
-		require.Same(t, e, r.k.submit(r.at.Load()+int64(time.Second), func(*engine) {}))
-		synctest.Wait()
-		require.Equal(t, []*engine{e}, r.condemned)
-		_, asked := r.shop.counts()
-		require.Equal(t, 1, asked)
-		require.Nil(t, r.k.submit(r.at.Load()+int64(time.Second), func(*engine) {}), "respite")
-		r.at.Add(firstRespite)
-		require.NotNil(t, r.k.submit(r.at.Load()+int64(time.Second), func(*engine) {}))
-		synctest.Wait()
-	})
-}
-
-// A firing that was asked for within the tick does not move the library's own
-// time, so it does not keep a wheel from becoming stale.
-func TestImmediateFiringProvesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newKeeperRig()
-		defer r.k.close()
-		fired := 0
-		e := r.k.submit(0, func(*engine) { fired++ })
-		synctest.Wait()
-		r.at.Store(stale - 1)
-		require.Same(t, e, r.k.submit(stale-1, func(*engine) { fired++ }))
-		pass(1)
-		require.Equal(t, 2, fired)
-		r.at.Store(stale + 1)
-		require.NotSame(t, e, r.k.submit(stale+1, func(*engine) { fired++ }))
-		pass(1)
-		require.Equal(t, 3, fired)
-	})
-}
-
-// An idle wheel that has become stale before it was stopped is not used again.
-func TestStaleIdleWheelIsReplaced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newKeeperRig()
-		fired := 0
-		e := r.k.submit(int64(time.Second), func(*engine) { fired++ })
-		r.at.Store(int64(time.Second))
-		pass(time.Second)
-		require.Equal(t, 1, fired)
-		r.at.Add(stale + 1)
-		f := r.k.submit(r.at.Load()+int64(time.Second), func(*engine) { fired++ })
-		require.NotSame(t, e, f)
-		pass(time.Second)
-		require.Equal(t, 2, fired)
-		require.Empty(t, r.condemned, "an idle wheel is not at fault")
-		require.Zero(t, r.k.stuck)
-		require.Positive(t, r.k.retire(e), "not its business any more")
-		r.k.condemn(e) // late: another is current
-		require.Empty(t, r.condemned)
-		r.k.close()
-		require.Nil(t, r.k.submit(0, nil))
-	})
-}
-
-// When the timer itself comes late the process was held up, and the wheel with
-// it: the work is done and the wheel keeps its good name.
-func TestLateTimerDoesNotBlameTheWheel(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		shop := &wheelShop{setup: faults["never fires"]}
-		r := newRig(t, Config{}, shop.make)
+		wheels := &fakeWheels{setup: faults["never fires"]}
+		r := newFixture(t, Config{}, wheels.make)
 		defer r.w.Close()
-		defer shop.unblock()
+		defer wheels.unblock()
 		var l Lease
-		r.keep(&l, 30*time.Second)
+		r.keep(&l, 3*time.Second)
+		pass(200 * time.Millisecond)
 		sh := l.home.Load()
 		sh.mu.Lock()
 		sh.timer.Stop()
 		sh.mu.Unlock()
-		pass(15 * time.Second)
-		require.Zero(t, r.callCount())
 		e := r.w.wheels.current
-		sh.look()
+		require.NotNil(t, e)
+		pass(1500 * time.Millisecond)
+		require.Zero(t, r.callCount())
+		sh.onTimer()
 		synctest.Wait()
 		require.Equal(t, 1, r.callCount())
-		require.Zero(t, e.strikes.Load())
-		require.True(t, l.End())
+		require.Same(t, e, r.w.wheels.current)
+		require.True(t, l.Disarm())
 	})
 }
 
-// A firing that the shard has ceased to wait for changes nothing.
+// A firing of the wheel for a slot that has been left to the timer changes
+// nothing.
 func TestLateFiringIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shop := &wheelShop{}
-		r := newRig(t, Config{}, shop.make)
+		wheels := &fakeWheels{}
+		r := newFixture(t, Config{}, wheels.make)
 		defer r.w.Close()
 		var l Lease
 		r.keep(&l, 3*time.Second)
-		synctest.Wait()
+		pass(time.Duration(2 * recentTime))
 		sh := l.home.Load()
 		sh.mu.Lock()
 		require.Len(t, sh.slots, 1)
 		var s *slot
 		for _, s = range sh.slots {
 		}
-		e := s.engine
+		require.NotNil(t, s.wheel)
+		s.wheel = nil
+		sh.setTimer(s.checkAt())
 		sh.mu.Unlock()
-		sh.offWheel(e)
-		require.Nil(t, s.engine)
-		sh.fired(s, e, s.at)
+		sh.wheelFired(s)
 		synctest.Wait()
 		require.Zero(t, r.callCount())
-		pass(1500 * time.Millisecond)
+		pass(time.Second)
 		require.Equal(t, 1, r.callCount())
 		r.w.Close()
-		sh.offWheel(e)
-		sh.fired(s, e, s.at)
-		sh.look()
+		sh.wheelFired(s)
+		sh.onTimer()
 		require.Equal(t, 1, r.callCount())
 	})
 }
 
-// Outside a bubble, on the real clock and the real wheel, renewals are sent. On
-// a machine that stands still for longer than a lease they may come too late, so
-// a loss is no failure here: in the bubbles, it is.
+// Outside a bubble, with the real clock and the real wheel, renewals are sent. A
+// machine may stop for longer than a lease, so a loss is no failure here; in the
+// bubbles it is.
 func TestRealTime(t *testing.T) {
 	rounds := make(chan struct{}, 1000)
 	var w *Watchdog

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/postgrestest"
 	"github.com/dlock-go/dlock/internal/redistest"
 )
 
@@ -50,8 +51,9 @@ func runProcesses(t *testing.T, n int, args ...string) []outcome {
 func TestProcesses(t *testing.T) {
 	t.Parallel()
 	for store, url := range map[string]func(t *testing.T) string{
-		"redis": func(t *testing.T) string { return redistest.Start(t).URL() },
-		"etcd":  func(t *testing.T) string { return etcdtest.Start(t, 1).URL() },
+		"redis":    func(t *testing.T) string { return redistest.Start(t).URL() },
+		"etcd":     func(t *testing.T) string { return etcdtest.Start(t, 1).URL() },
+		"postgres": func(t *testing.T) string { return postgrestest.Start(t).URL() },
 	} {
 		t.Run(store, func(t *testing.T) {
 			t.Parallel()

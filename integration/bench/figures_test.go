@@ -127,8 +127,8 @@ func TestCommandStats(t *testing.T) {
 		"cmdstat_evalsha:calls=5,usec=200,usec_per_call=40.00,rejected_calls=0,failed_calls=0\r\n" +
 		"cmdstat_get:calls=5,usec=20,usec_per_call=4.00,rejected_calls=0,failed_calls=0\r\n" +
 		"cmdstat_config|get:calls=7,usec=20,usec_per_call=4.00,rejected_calls=0,failed_calls=0\r\n"
-	for sets, want := range map[bool]load{false: {5, 200 * time.Microsecond}, true: {15, 300 * time.Microsecond}} {
-		if got, err := parseStats(info, sets); err != nil || got != want {
+	for sends, want := range map[string]load{"": {5, 200 * time.Microsecond}, "set": {15, 300 * time.Microsecond}} {
+		if got, err := parseStats(info, sends); err != nil || got != want {
 			t.Errorf("got %v, %v, want %v", got, err, want)
 		}
 	}

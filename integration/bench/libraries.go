@@ -47,32 +47,41 @@ type library struct {
 	name   string // as the tables have it
 	use    string // how, if there is a choice
 	module string
-	server string // "redis", "etcd", or "" for none
+	server string // "redis", "etcd", "postgres", or "" for none
 	floor  bool   // not a library, but what one could do at best
 	peer   bool
-	sets   bool // it sends SET by itself; the SETs of others are in scripts
+	sends  string // the command that it sends beside scripts, if any
 	open   func(addr string, lease time.Duration) (client, error)
 }
 
 const (
 	redisServer = "redis"
 	etcdServer  = "etcd"
+
+	postgresServer = "postgres"
 )
 
 var libraries = []library{
-	{id: "dlock", name: "**dlock on Redis**", module: dlockModule, server: redisServer, open: openDlockRedis(0)},
-	{id: "dlock-store", name: "**dlock on Redis, no local hand-over**", use: "`Options.LocalHandoffs: -1`: every turn goes through the store", module: dlockModule, server: redisServer, open: openDlockRedis(-1)},
-	{id: "redsync", name: "redsync", use: "on go-redis with its default options, as redislock; the default pauses between tries, 50 to 250 ms at random; as many tries as it takes", module: redsyncModule, server: redisServer, peer: true, sets: true, open: openRedsync(0)},
-	{id: "redsync-5ms", name: "redsync, 5 ms", use: "`WithRetryDelay` of 5 ms", module: redsyncModule, server: redisServer, peer: true, sets: true, open: openRedsync(5 * time.Millisecond)},
+	{id: "dlock", name: "**dlock on Redis**", module: dlockModule, server: redisServer, sends: "hdel", open: openDlockRedis(0)},
+	{id: "dlock-store", name: "**dlock on Redis, no local hand-over**", use: "`Options.LocalHandoffs: -1`: every turn goes through the store", module: dlockModule, server: redisServer, sends: "hdel", open: openDlockRedis(-1)},
+	{id: "redsync", name: "redsync", use: "on go-redis with its default options, as redislock; the default pauses between tries, 50 to 250 ms at random; as many tries as it takes", module: redsyncModule, server: redisServer, peer: true, sends: "set", open: openRedsync(0)},
+	{id: "redsync-5ms", name: "redsync, 5 ms", use: "`WithRetryDelay` of 5 ms", module: redsyncModule, server: redisServer, peer: true, sends: "set", open: openRedsync(5 * time.Millisecond)},
+	{id: "redsync-rueidis", name: "redsync on rueidis", use: "on rueidis with its default options", module: redsyncModule, server: redisServer, peer: true, sends: "set", open: openRedsyncRueidis},
+	{id: "redsync-ours", name: "redsync on rueidis, our options", use: "on the client that dlock's `redis.Open` makes", module: redsyncModule, server: redisServer, peer: true, sends: "set", open: openRedsyncOnOurOptions},
 	{id: "redislock", name: "redislock", use: "`LinearBackoff` of 100 ms, as in its example", module: redislockModule, server: redisServer, peer: true, open: openRedislock(100 * time.Millisecond)},
 	{id: "redislock-5ms", name: "redislock, 5 ms", use: "`LinearBackoff` of 5 ms", module: redislockModule, server: redisServer, peer: true, open: openRedislock(5 * time.Millisecond)},
 	{id: "rueidislock", name: "rueidislock", use: "as in its README for one server, with a `TryNextAfter` of a third of the lease", module: rueidisModule, server: redisServer, peer: true, open: openRueidislock},
-	{id: "pair", name: "floor: SET and a script", use: "`SET NX PX`, and a script that compares and deletes, on the client that dlock's `redis.Open` makes", module: rueidisModule, server: redisServer, floor: true, sets: true, open: openPair},
-	{id: "publish", name: "floor: publish and retry", use: "the same, and the script publishes; who waits tries again when told, one of each process", module: rueidisModule, server: redisServer, floor: true, sets: true, open: openPublish},
+	{id: "pair", name: "floor: SET and a script", use: "`SET NX PX`, and a script that compares and deletes, on the client that dlock's `redis.Open` makes", module: rueidisModule, server: redisServer, floor: true, sends: "set", open: openPair},
+	{id: "publish", name: "floor: publish and retry", use: "the same, and the script publishes; who waits tries again when told, one of each process", module: rueidisModule, server: redisServer, floor: true, sends: "set", open: openPublish},
 	{id: "etcd-dlock", name: "**dlock on etcd**", module: dlockModule, server: etcdServer, open: openDlockEtcd(0)},
 	{id: "etcd-dlock-store", name: "**dlock on etcd, no local hand-over**", use: "`Options.LocalHandoffs: -1`", module: dlockModule, server: etcdServer, open: openDlockEtcd(-1)},
 	{id: "concurrency", name: "etcd concurrency.Mutex", use: "a `Session` for each goroutine where they want one name, without which they would not exclude each other; otherwise one for all", module: etcdModule, server: etcdServer, peer: true, open: openConcurrency},
 	{id: "etcd-pair", name: "floor: two transactions", use: "a key put if it is not there, on one lease, and deleted if it is still the same", module: etcdModule, server: etcdServer, floor: true, open: openEtcdPair},
+	{id: "pg-dlock", name: "**dlock on PostgreSQL**", module: dlockModule, server: postgresServer, open: openDlockPostgres(0)},
+	{id: "pg-dlock-store", name: "**dlock on PostgreSQL, no local hand-over**", use: "`Options.LocalHandoffs: -1`", module: dlockModule, server: postgresServer, open: openDlockPostgres(-1)},
+	{id: "pglock", name: "pglock", use: "on pgx through database/sql, with a heartbeat each third of the lease", module: pglockModule, server: postgresServer, peer: true, open: openPglock},
+	{id: "advisory", name: "floor: pg_advisory_lock", use: "PostgreSQL's own lock of a session: a connection for each lock, without lease and token", module: pgxModule, server: postgresServer, floor: true, open: openAdvisory},
+	{id: "pg-pair", name: "floor: INSERT and DELETE", use: "`INSERT ON CONFLICT` and `DELETE`, one statement each, on a pool of pgx", module: pgxModule, server: postgresServer, floor: true, open: openPostgresPair},
 	{id: "sync", name: "sync", use: "`sync.Mutex`, `sync.RWMutex` where one reads; the times of one lock in 64, as reading the clock takes longer than the lock", floor: true, open: openSync},
 }
 
@@ -83,6 +92,8 @@ const (
 	rueidisModule   = "github.com/redis/rueidis"
 	goRedisModule   = "github.com/redis/go-redis/v9"
 	etcdModule      = "go.etcd.io/etcd/client/v3"
+	pgxModule       = "github.com/jackc/pgx/v5"
+	pglockModule    = "cirello.io/pglock"
 )
 
 func libraryOf(id string) library {

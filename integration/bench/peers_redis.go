@@ -8,8 +8,10 @@ import (
 	"github.com/bsm/redislock"
 	"github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	redsyncrueidis "github.com/go-redsync/redsync/v4/redis/rueidis"
 	goredislib "github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
+	"github.com/redis/rueidis/rueidiscompat"
 	"github.com/redis/rueidis/rueidislock"
 )
 
@@ -30,6 +32,23 @@ func openRedsync(pause time.Duration) func(string, time.Duration) (client, error
 		}
 		return &redsyncClient{redsync.New(goredis.NewPool(r)), options}, nil
 	}
+}
+
+// openRedsyncRueidis has redsync on rueidis as it comes.
+func openRedsyncRueidis(addr string, lease time.Duration) (client, error) {
+	r, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}})
+	return newRedsyncRueidis(r, lease), err
+}
+
+// openRedsyncOnOurOptions has redsync on the client that dlock's redis.Open makes.
+func openRedsyncOnOurOptions(addr string, lease time.Duration) (client, error) {
+	r, err := dialRedis(addr)
+	return newRedsyncRueidis(r, lease), err
+}
+
+func newRedsyncRueidis(r rueidis.Client, lease time.Duration) client {
+	options := []redsync.Option{redsync.WithExpiry(lease), redsync.WithTries(1 << 30)}
+	return &redsyncClient{redsync.New(redsyncrueidis.NewPool(rueidiscompat.NewAdapter(r))), options}
 }
 
 func (c *redsyncClient) locker(name string, _ use) (locker, error) {

@@ -187,7 +187,7 @@ func table(rows []*row, titled bool) string {
 
 // modules that are measured, with versions.
 func modules() (all []string) {
-	for _, path := range []string{redsyncModule, redislockModule, goRedisModule, rueidisModule, etcdModule} {
+	for _, path := range []string{redsyncModule, redislockModule, goRedisModule, rueidisModule, etcdModule, pgxModule, pglockModule} {
 		all = append(all, strings.TrimPrefix(path, "github.com/")+" "+version(path))
 	}
 	slices.Sort(all)

@@ -41,12 +41,12 @@ func usual(time time.Duration, reps int) sizes {
 // cannot wait, sync is in one process, redsync and redislock with shorter pauses
 // differ only where somebody waits.
 var (
-	alone   = []string{"pair", "dlock", "redsync", "redislock", "rueidislock", "etcd-pair", "etcd-dlock", "concurrency", "sync"}
-	between = []string{"publish", "dlock", "dlock-store", "redsync", "redsync-5ms", "redislock", "redislock-5ms", "rueidislock", "etcd-dlock", "etcd-dlock-store", "concurrency"}
+	alone   = []string{"pair", "dlock", "redsync", "redsync-rueidis", "redsync-ours", "redislock", "rueidislock", "etcd-pair", "etcd-dlock", "concurrency", "pg-pair", "pg-dlock", "pglock", "advisory", "sync"}
+	between = []string{"publish", "dlock", "dlock-store", "redsync", "redsync-5ms", "redislock", "redislock-5ms", "rueidislock", "etcd-dlock", "etcd-dlock-store", "concurrency", "pg-dlock", "pg-dlock-store"}
 	within  = append(between[:len(between):len(between)], "sync")
-	hands   = []string{"publish", "dlock", "redsync", "redsync-5ms", "redislock", "redislock-5ms", "rueidislock", "etcd-dlock", "concurrency"}
+	hands   = []string{"publish", "dlock", "redsync", "redsync-5ms", "redislock", "redislock-5ms", "rueidislock", "etcd-dlock", "concurrency", "pg-dlock", "advisory"}
 	mixed   = []string{"dlock", "dlock-store", "redsync-5ms", "redislock-5ms", "rueidislock", "etcd-dlock", "etcd-dlock-store", "concurrency"}
-	keeping = []string{"dlock", "redsync", "redislock", "rueidislock", "etcd-dlock", "concurrency"}
+	keeping = []string{"dlock", "redsync", "redislock", "rueidislock", "etcd-dlock", "concurrency", "pg-dlock"}
 	crowded = []string{"dlock", "publish", "redislock-5ms", "rueidislock"}
 	reading = []string{"dlock"}
 )

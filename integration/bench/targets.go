@@ -16,11 +16,13 @@ type target struct {
 }
 
 var (
-	redisPeers = []string{"redsync", "redsync-5ms", "redislock", "redislock-5ms", "rueidislock"}
+	redisPeers = []string{"redsync", "redsync-5ms", "redsync-rueidis", "redsync-ours", "redislock", "redislock-5ms", "rueidislock"}
 	wanted     = []target{
-		{"Redis, uncontended, 1 goroutine: locks/s to the floor's", true, 0.95, rate("distinct-1", "locks", "dlock", "pair")},
-		{"Redis, uncontended, 512 goroutines: locks/s to the floor's", true, 0.72, rate("distinct-512", "locks", "dlock", "pair")},
-		{"Redis, uncontended, 512 goroutines: locks/s to the best other library's", true, 1.15, rate("distinct-512", "locks", "dlock", redisPeers...)},
+		{"Redis, uncontended, 1 goroutine: locks/s to redsync's on rueidis", true, 1.0, rate("distinct-1", "locks", "dlock", "redsync-rueidis")},
+		{"Redis, uncontended, 64 goroutines: locks/s to redsync's", true, 1.0, rate("distinct-64", "locks", "dlock", "redsync")},
+		{"Redis, uncontended, 512 goroutines: locks/s to the floor's", true, 0.65, rate("distinct-512", "locks", "dlock", "pair")},
+		{"Redis, uncontended, 512 goroutines: locks/s to redsync's on rueidis", true, 1.10, rate("distinct-512", "locks", "dlock", "redsync-rueidis")},
+		{"Redis, uncontended, 512 goroutines: locks/s to rueidislock's", true, 1.4, rate("distinct-512", "locks", "dlock", "rueidislock")},
 		{"Redis, one name, 16 goroutines: hand-overs/s to the best other library's", true, 30, rate("one-name", "changes", "dlock", redisPeers...)},
 		{"Redis, one name, 16 goroutines: hand-overs/s to `sync.Mutex`'s", true, 0.12, rate("one-name", "changes", "dlock", "sync")},
 		{"Redis, one name, 16 goroutines: most/least", false, 1.2, value("one-name", "fairness", "dlock")},
@@ -37,6 +39,11 @@ var (
 		{"etcd, one name, 16 goroutines: hand-overs/s to `concurrency.Mutex`'s", true, 100, rate("one-name", "changes", "etcd-dlock", "concurrency")},
 		{"etcd, one name, 16 goroutines, no local hand-over: hand-overs/s to `concurrency.Mutex`'s", true, 5, rate("one-name", "changes", "etcd-dlock-store", "concurrency")},
 		{"etcd, hand-over between processes: p99 to that of `concurrency.Mutex`", false, 0.1, ratio(value("hands", "p99", "etcd-dlock"), value("hands", "p99", "concurrency"))},
+		{"PostgreSQL, uncontended, 64 goroutines: locks/s to the floor's", true, 0.5, rate("distinct-64", "locks", "pg-dlock", "pg-pair")},
+		{"PostgreSQL, uncontended, 64 goroutines: locks/s to pglock's", true, 3, rate("distinct-64", "locks", "pg-dlock", "pglock")},
+		{"PostgreSQL, uncontended, 64 goroutines: locks/s to `pg_advisory_lock`'s", true, 0.3, rate("distinct-64", "locks", "pg-dlock", "advisory")},
+		{"PostgreSQL, 200 idle waiters: statements/s", false, 2, value("idle", "rate", "pg-dlock")},
+		{"PostgreSQL, 10,000 locks held: statements per lock and renewal", false, 0.02, value("held-10000", "renewal", "pg-dlock")},
 	}
 )
 

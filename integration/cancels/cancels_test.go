@@ -15,8 +15,9 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-func TestRedisCancels(t *testing.T) { soak(t, startRedis(t)) }
-func TestEtcdCancels(t *testing.T)  { soak(t, startEtcd(t)) }
+func TestRedisCancels(t *testing.T)    { soak(t, startRedis(t)) }
+func TestEtcdCancels(t *testing.T)     { soak(t, startEtcd(t)) }
+func TestPostgresCancels(t *testing.T) { soak(t, startPostgres(t)) }
 
 const (
 	// soon is when a call returns at the latest after its context has ended.

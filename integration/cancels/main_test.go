@@ -7,6 +7,7 @@
 package cancels
 
 import (
+	"context"
 	"os"
 	"strings"
 	"testing"
@@ -14,15 +15,19 @@ import (
 	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/etcd"
+	"github.com/dlock-go/dlock/store/postgres"
 	"github.com/dlock-go/dlock/store/redis"
 )
 
 // What is left is counted, so nothing runs beside.
-func TestMain(m *testing.M) { locktest.Main(m, open, "1", "redis/rueidis", "go.etcd.io") }
+func TestMain(m *testing.M) { locktest.Main(m, open, "1", "redis/rueidis", "go.etcd.io", "jackc") }
 
 func open(url string) (store.Store, error) {
-	if strings.HasPrefix(url, "etcd:") {
+	switch {
+	case strings.HasPrefix(url, "etcd:"):
 		return etcd.Open(url)
+	case strings.HasPrefix(url, "postgres:"):
+		return postgres.Open(context.Background(), url)
 	}
 	return redis.Open(url)
 }

@@ -7,10 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/postgrestest"
 	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/store/postgres"
 )
 
 // server is one that can be brought down, with a wire to it.
@@ -87,4 +90,57 @@ func startEtcd(t *testing.T) *server {
 			return left
 		},
 	}
+}
+
+func startPostgres(t *testing.T) *server {
+	s := postgrestest.Start(t)
+	plain := s.URL()
+	if err := migrate(plain); err != nil {
+		t.Fatal(err)
+	}
+	// A pool that grows when it is busy would be taken for a leak.
+	url := plain + "&pool_min_conns=2&pool_max_conns=2"
+	p := etcdtest.StartProxy(t, s.Addr) // it knows bytes only
+	direct, err := postgres.Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { direct.Close() })
+	return &server{
+		url: url, wire: strings.Replace(url, s.Addr, p.Addr, 1), lazy: true,
+		downs: []down{
+			{"stands still", s.Pause, s.Resume},
+			{"unreachable", func() { p.Blackhole(true) }, func() { p.Blackhole(false) }},
+			{"killed", s.Crash, s.Launch},
+		},
+		left: func() (left []string) {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			if _, err := direct.List(ctx); err != nil { // looks at every name
+				return strings.Split(strings.Repeat("unknown: "+err.Error()+"\n", 1000), "\n")
+			}
+			c, err := pgx.Connect(ctx, plain)
+			if err != nil {
+				return strings.Split(strings.Repeat("unknown: "+err.Error()+"\n", 1000), "\n")
+			}
+			defer c.Close(ctx)
+			rows, _ := c.Query(ctx, "SELECT 'row ' || encode(name, 'escape') FROM dlock_locks")
+			left, err = pgx.CollectRows(rows, pgx.RowTo[string])
+			if err != nil {
+				return []string{err.Error()}
+			}
+			return left
+		},
+	}
+}
+
+func migrate(url string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	c, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer c.Close(ctx)
+	return postgres.Migrate(ctx, c, "")
 }

@@ -1,5 +1,6 @@
-// Package fence_test runs the SQL statements of package fence on SQLite, in both
-// forms: numbered parameters, as PostgreSQL has them, and bare ones, as MySQL.
+// Package fence_test runs the SQL statements of package fence: with numbered
+// parameters on PostgreSQL and SQLite, and with bare ones, as MySQL has them, on
+// SQLite.
 package fence_test
 
 import (
@@ -13,9 +14,11 @@ import (
 	"sync/atomic"
 	"testing"
 
+	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
 
 	"github.com/dlock-go/dlock/fence"
+	"github.com/dlock-go/dlock/internal/postgrestest"
 )
 
 // row is the one with id "r", in one of the forms.
@@ -45,18 +48,22 @@ func (r row) get(token uint64) (value sql.NullString, err error) {
 	return value, err
 }
 
+// numbered is the form of PostgreSQL.
+func numbered(t *testing.T, db *sql.DB) row {
+	return row{
+		t: t,
+		write: func(token uint64, value string) (sql.Result, error) {
+			return db.Exec(fence.SQLWrite, token, "r", value)
+		},
+		queryRead: func(token uint64) *sql.Row { return db.QueryRow(fence.SQLRead, token, "r") },
+	}
+}
+
 // inBothForms runs a test on a new row.
 func inBothForms(t *testing.T, test func(t *testing.T, r row)) {
 	for name, form := range map[string]func(t *testing.T, db *sql.DB) row{
-		"numbered": func(t *testing.T, db *sql.DB) row {
-			return row{
-				t: t,
-				write: func(token uint64, value string) (sql.Result, error) {
-					return db.Exec(fence.SQLWrite, token, "r", value)
-				},
-				queryRead: func(token uint64) *sql.Row { return db.QueryRow(fence.SQLRead, token, "r") },
-			}
-		},
+		"numbered":   numbered,
+		"PostgreSQL": numbered,
 		"bare": func(t *testing.T, db *sql.DB) row {
 			return row{
 				t: t,
@@ -74,8 +81,11 @@ func inBothForms(t *testing.T, test func(t *testing.T, r row)) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			path := filepath.Join(t.TempDir(), "db")
-			db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(20000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)")
+			driver, address := "sqlite", "file:"+filepath.Join(t.TempDir(), "db")+"?_pragma=busy_timeout(20000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)"
+			if name == "PostgreSQL" {
+				driver, address = "pgx", postgrestest.Start(t).URL()
+			}
+			db, err := sql.Open(driver, address)
 			if err != nil {
 				t.Fatal(err)
 			}

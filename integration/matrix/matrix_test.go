@@ -16,7 +16,7 @@ func TestReplyLost(t *testing.T) {
 		name  string
 		start func(t *testing.T) server
 	}{
-		{"redis", startRedis}, {"etcd", startEtcd},
+		{"redis", startRedis}, {"etcd", startEtcd}, {"postgres", startPostgres},
 		{"quorum, a node", startQuorum(1)}, {"quorum, all nodes", startQuorum(3)},
 	} {
 		t.Run(s.name, func(t *testing.T) {

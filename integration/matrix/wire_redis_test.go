@@ -1,6 +1,8 @@
 package matrix
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -11,7 +13,7 @@ import (
 )
 
 // redisServer is a server that has learnt the scripts, so that a call is one
-// EVALSHA.
+// EVALSHA, or HDEL for a release.
 type redisServer struct {
 	*redistest.Server
 	scripts map[string]request // by their hashes
@@ -28,7 +30,16 @@ func startRedis(t *testing.T) server {
 	}{
 		{acquire, func() error { _, err := h.Acquire(t.Context(), r); return err }},
 		{renew, func() error { return h.Renew(t.Context(), []store.Ref{locktest.RefTo(r)})[0] }},
-		{release, func() error { return h.Release(t.Context(), locktest.RefTo(r)) }},
+		{release, func() error {
+			if err := h.Release(t.Context(), locktest.RefTo(r)); err != nil {
+				return err
+			}
+			// It was deleted by HDEL. The script is asked when there is nothing to delete.
+			if err := h.Release(t.Context(), locktest.RefTo(r)); !errors.Is(err, store.ErrLost) {
+				return fmt.Errorf("a second release: %w", err)
+			}
+			return nil
+		}},
 	} {
 		proxy.Plan(func(_ int, args []string) redistest.Action {
 			if args[0] == "EVALSHA" {
@@ -64,7 +75,11 @@ func (s redisServer) wire(t *testing.T) (*redistest.Proxy, *plan) {
 	proxy := redistest.StartProxy(t, s.Addr)
 	w := &plan{repair: proxy.Cut}
 	proxy.Plan(func(_ int, args []string) redistest.Action {
-		switch w.meets(s.scripts[args[1]]) {
+		what := s.scripts[args[1]]
+		if args[0] == "HDEL" { // the release of a hold that may be a lone one
+			what = release
+		}
+		switch w.meets(what) {
 		case cut:
 			return redistest.CutReply
 		case mute:

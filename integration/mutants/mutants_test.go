@@ -1,13 +1,17 @@
 // Package mutants plants faults in the client and in the memory store, one at a
-// time, and lets the simulation find them: each must be killed within a thousand
-// histories. What survives would mean that the simulation is blind to it.
+// time. The simulation has to kill each mutant within a thousand histories. A mutant
+// that survives shows a fault that the simulation cannot find.
 //
-// The faults are not in the code: each is an overlay of one file that the test
-// compiles the simulation with.
+// Some faults break no rule that the simulation checks: they cost time, or keep a
+// place at the store for some milliseconds. The table names a test of the library for
+// each of these, and that test has to kill the mutant.
 //
-//	go test ./mutants -v                           # all still apply, and the first dies
-//	go test ./mutants -v -mutants.all              # all of them; minutes
-//	go test ./mutants -v -mutants.only='baton|late' # those with such names
+// No fault is in the code. Each is an overlay of one file, with which the simulation or
+// the test is compiled.
+//
+//	go test ./mutants -v                           # all apply, and the first is killed
+//	go test ./mutants -v -mutants.all              # all are killed; this takes minutes
+//	go test ./mutants -v -mutants.only='grant|late' # mutants with such names
 package mutants
 
 import (
@@ -31,12 +35,12 @@ var (
 	all   = flag.Bool("mutants.all", false, "kill all mutants, not only the first")
 	only  = flag.String("mutants.only", "", "kill the mutants whose names match this regular expression")
 	first = flag.Uint64("mutants.first", 1, "the first seed of the histories")
-	write = flag.String("mutants.write", "", "write the table into this file (the section between its marks)")
+	write = flag.String("mutants.write", "", "write the results into the section of this file that is between the marks")
 )
 
 const (
-	histories = 1000 // within which each mutant has to die
-	few       = 100  // enough to see that nothing is found where nothing is planted
+	histories = 1000 // in which each mutant has to be killed
+	few       = 100  // enough to show that the simulation finds nothing without a fault
 )
 
 //go:embed testdata/mutants.txt
@@ -44,9 +48,10 @@ var table string
 
 // mutant is a fault to be planted in one file.
 type mutant struct {
-	name, stands string // what it stands for
+	name, source string // source: a row of the catalogue of faults, or a promise
 	file         string
 	is, becomes  string
+	by           namedTest // the test that kills it; zero: the simulation does
 }
 
 var heading = regexp.MustCompile(`^(.+) \[(.+)\]$`)
@@ -60,17 +65,19 @@ func mutants(t *testing.T) (list []mutant) {
 		}
 		title := heading.FindStringSubmatch(lines[0])
 		if title == nil || len(lines) < 4 {
-			t.Fatalf("block %d: %q is no mutant", i, lines[0])
+			t.Fatalf("block %d: %q is not a mutant", i, lines[0])
 		}
-		m := mutant{name: title[1], stands: title[2], file: lines[1]}
+		m := mutant{name: title[1], source: title[2], file: lines[1]}
 		for _, line := range lines[2:] {
 			switch sign, text := line[:1], strings.TrimPrefix(line[1:], " "); sign {
 			case "-":
 				m.is += text + "\n"
 			case "+":
 				m.becomes += text + "\n"
+			case "!":
+				m.by = parseTest(t, text)
 			default:
-				t.Fatalf("%s: what is %q?", m.name, line)
+				t.Fatalf("%s: unknown sign in %q", m.name, line)
 			}
 		}
 		list = append(list, m)
@@ -78,7 +85,7 @@ func mutants(t *testing.T) (list []mutant) {
 	return list
 }
 
-// TestMutants kills them.
+// TestMutants plants each chosen mutant and checks that it is killed.
 func TestMutants(t *testing.T) {
 	list := mutants(t)
 	planted := make([]string, len(list))
@@ -102,47 +109,56 @@ func TestMutants(t *testing.T) {
 		if *only == "" && !*all && i > 0 || !chosen.MatchString(m.name) {
 			continue
 		}
-		k := hunt(t, m, planted[i], histories)
+		k := kills(t, m, planted[i])
 		if k == nil {
-			t.Errorf("%s survives %d histories", m.name, histories)
+			t.Errorf("%s survives", m.name)
 			k = &kill{checker: "**survives**"}
 		} else {
 			killed++
 		}
-		rows = append(rows, []string{m.name, m.stands, k.seed, k.faults, k.checker})
+		rows = append(rows, []string{m.name, m.source, k.seed, k.faults, k.checker})
 	}
 	t.Logf("%d of %d mutants are killed", killed, len(rows))
 	if *write == "" {
 		return
 	}
-	text := fmt.Sprintf("%d of %d are killed, each within %d histories.\n\n%s", killed, len(rows), histories,
-		section.Table([]string{"Planted fault", "Stands for", "Killed by history", "With", "Found"}, rows))
+	text := fmt.Sprintf("%d of %d are killed, each within %d histories or by the test that is named.\n\n%s", killed, len(rows), histories,
+		section.Table([]string{"Planted fault", "Source", "Killed by history", "With", "Found by"}, rows))
 	if err := section.Write(*write, "mutants", text); err != nil {
 		t.Error(err)
 	}
 }
 
-// plant writes the file with the fault in it, and returns its path.
+// kills returns how the mutant was killed, or nil if it survives.
+func kills(t *testing.T, m mutant, planted string) *kill {
+	t.Helper()
+	if m.by != (namedTest{}) {
+		return m.by.hunt(t, m, planted)
+	}
+	return hunt(t, m, planted, histories)
+}
+
+// plant writes a copy of the file with the fault in it, and returns the path of the copy.
 func plant(t *testing.T, m mutant) string {
 	t.Helper()
 	source, err := os.ReadFile(filepath.Join("..", "..", m.file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A mutant is written without the indentation of the place it stands in.
+	// The table has the lines without the indentation that they have in the file.
 	lines := strings.Split(string(source), "\n")
 	want := strings.Split(strings.TrimSuffix(m.is, "\n"), "\n")
 	found, indent := -1, ""
 	for i := range lines {
-		if in, ok := stands(lines[i:], want); ok {
+		if in, ok := beginsWith(lines[i:], want); ok {
 			if found >= 0 {
-				t.Errorf("%s: %s has it twice", m.name, m.file)
+				t.Errorf("%s: %s has these lines twice", m.name, m.file)
 			}
 			found, indent = i, in
 		}
 	}
 	if found < 0 {
-		t.Errorf("%s: %s has changed; plant it anew", m.name, m.file)
+		t.Errorf("%s: %s does not have these lines; write the mutant for the new code", m.name, m.file)
 		return ""
 	}
 	var text []string
@@ -158,9 +174,9 @@ func plant(t *testing.T, m mutant) string {
 	return path
 }
 
-// stands reports whether the lines begin with those that are wanted, all of them
-// further in by the same.
-func stands(lines, want []string) (indent string, ok bool) {
+// beginsWith reports whether lines begin with the wanted ones, all with the same
+// additional indentation.
+func beginsWith(lines, want []string) (indent string, ok bool) {
 	if len(lines) < len(want) {
 		return "", false
 	}
@@ -173,8 +189,8 @@ func stands(lines, want []string) (indent string, ok bool) {
 	return indent, true
 }
 
-// kill is the history that killed a mutant: its seed, the faults in it, the
-// checker that found something, and what.
+// kill says how a mutant was killed: the seed of the history and the faults in it,
+// the checker or test that failed, and its message.
 type kill struct{ seed, faults, checker, what string }
 
 func (k *kill) String() string {
@@ -183,8 +199,9 @@ func (k *kill) String() string {
 
 var foundBy = regexp.MustCompile(`seed (\d+) \(([^)]*)\): ([^:\n]+): ([^\n]{0,100})`)
 
-// hunt runs up to n histories with the mutant until one kills it, and says which.
-func hunt(t *testing.T, m mutant, planted string, n int) *kill {
+// compile builds the tests of the package in a folder with the mutant, and returns the
+// path of the program. It returns "" if the mutant does not compile.
+func compile(t *testing.T, m mutant, planted, folder string) (program string) {
 	t.Helper()
 	dir := t.TempDir()
 	original, err := filepath.Abs(filepath.Join("..", "..", m.file))
@@ -199,28 +216,42 @@ func hunt(t *testing.T, m mutant, planted string, n int) *kill {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600); err != nil {
+	overlayFile := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(overlayFile, overlay, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	program := filepath.Join(dir, "sim.test")
-	build := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", filepath.Join(dir, "overlay.json"), "-o", program, "../sim")
-	if said, err := build.CombinedOutput(); err != nil {
-		t.Errorf("%s does not compile:\n%s", m.name, said)
+	program = filepath.Join(dir, "mutant.test")
+	build := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", overlayFile, "-o", program, ".")
+	build.Dir = folder
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Errorf("%s does not compile:\n%s", m.name, output)
+		return ""
+	}
+	return program
+}
+
+// hunt runs up to n histories with the mutant. It returns the first that kills the
+// mutant, or nil.
+func hunt(t *testing.T, m mutant, planted string, n int) *kill {
+	t.Helper()
+	sim := filepath.Join("..", "sim")
+	program := compile(t, m, planted, sim)
+	if program == "" {
 		return nil
 	}
-	run := exec.Command(program, "-test.run=^TestSimulation$", "-test.timeout=5m", "-sim.out", dir,
+	run := exec.Command(program, "-test.run=^TestSimulation$", "-test.timeout=5m", "-sim.out", t.TempDir(),
 		"-sim.first", fmt.Sprint(*first), "-sim.histories", fmt.Sprint(n), "-sim.enough=1")
-	run.Dir = filepath.Join("..", "sim")
+	run.Dir = sim
 	began := time.Now()
-	said, err := run.CombinedOutput()
+	output, err := run.CombinedOutput()
 	var failed *exec.ExitError
 	if err != nil && !errors.As(err, &failed) {
 		t.Fatal(err)
 	}
-	by := foundBy.FindStringSubmatch(string(said))
+	by := foundBy.FindStringSubmatch(string(output))
 	if by == nil {
 		if err != nil {
-			t.Errorf("%s ends the simulation otherwise:\n%s", m.name, said[:min(len(said), 2000)])
+			t.Errorf("%s ends the simulation without a finding:\n%s", m.name, output[:min(len(output), 2000)])
 		}
 		return nil
 	}

@@ -38,6 +38,8 @@ var libraries = []library{
 	{name: "dlock on Redis", module: dlockModule, dlock: true, open: openDlockRedis},
 	{name: "redsync", use: "`Extend` each third of the lease, as it comes", module: redsyncModule, polls: true, open: openRedsync},
 	{name: "redsync, careful", use: "`ExtendContext` until `Until`, go-redis with `ContextTimeoutEnabled`", module: redsyncModule, polls: true, open: openCarefulRedsync},
+	{name: "redsync on rueidis", use: "as redsync, with rueidis' default options", module: redsyncModule, polls: true, open: openRedsyncRueidis},
+	{name: "redsync on rueidis, our options", use: "the same on the client that dlock's `redis.Open` makes", module: redsyncModule, polls: true, open: openRedsyncOnOurOptions},
 	{name: "redislock", use: "`Refresh` each third of the lease, as it comes", module: redislockModule, polls: true, open: openRedislock},
 	{name: "redislock, careful", use: "`Refresh` bounded by a third of the lease, go-redis with `ContextTimeoutEnabled`", module: redislockModule, polls: true, open: openCarefulRedislock},
 	{name: "rueidislock", use: "as in its README for one server, with a `TryNextAfter` of a third of the lease", module: rueidisModule, open: openRueidislock},

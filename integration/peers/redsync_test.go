@@ -3,15 +3,19 @@ package peers
 import (
 	"context"
 	"errors"
+	"net"
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	redsyncrueidis "github.com/go-redsync/redsync/v4/redis/rueidis"
 	goredislib "github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+	"github.com/redis/rueidis/rueidiscompat"
 )
 
 type redsyncClient struct {
-	redis   *goredislib.Client
+	close   func()
 	sync    *redsync.Redsync
 	careful bool
 }
@@ -21,7 +25,29 @@ func openCarefulRedsync(addr string) (client, error) { return newRedsync(addr, t
 
 func newRedsync(addr string, careful bool) (client, error) {
 	r := goredislib.NewClient(&goredislib.Options{Addr: addr, ContextTimeoutEnabled: careful})
-	return &redsyncClient{r, redsync.New(goredis.NewPool(r)), careful}, nil
+	return &redsyncClient{func() { r.Close() }, redsync.New(goredis.NewPool(r)), careful}, nil
+}
+
+// openRedsyncRueidis has redsync on rueidis as it comes.
+func openRedsyncRueidis(addr string) (client, error) {
+	return newRedsyncRueidis(rueidis.ClientOption{InitAddress: []string{addr}})
+}
+
+// openRedsyncOnOurOptions has redsync on the client that dlock's redis.Open makes.
+func openRedsyncOnOurOptions(addr string) (client, error) {
+	return newRedsyncRueidis(rueidis.ClientOption{
+		InitAddress: []string{addr}, DisableCache: true, AlwaysPipelining: true, PipelineMultiplex: -1,
+		ClientSetInfo: rueidis.DisableClientSetInfo,
+		Dialer:        net.Dialer{Timeout: 3 * time.Second, KeepAlive: time.Second}, ConnWriteTimeout: 3 * time.Second,
+	})
+}
+
+func newRedsyncRueidis(o rueidis.ClientOption) (client, error) {
+	r, err := rueidis.NewClient(o)
+	if err != nil {
+		return nil, err
+	}
+	return &redsyncClient{r.Close, redsync.New(redsyncrueidis.NewPool(rueidiscompat.NewAdapter(r))), false}, nil
 }
 
 // Lock tries for minutes. The default, 32 tries, ends after about 5 s, and a
@@ -42,7 +68,7 @@ func (c *redsyncClient) Lock(ctx context.Context, name string) (hold, error) {
 	return h, nil
 }
 
-func (c *redsyncClient) Close() { c.redis.Close() }
+func (c *redsyncClient) Close() { c.close() }
 
 type redsyncHold struct {
 	*renewal

@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	wired   = []string{redisOne, redisQuorum, etcdOne, etcdThree}
+	wired   = []string{redisOne, redisQuorum, etcdOne, etcdThree, postgresOne}
 	proxied = []string{redisOne, redisQuorum} // script by script
 )
 

@@ -52,5 +52,5 @@ func TestMain(m *testing.M) {
 	beWorker()
 	beRival()
 	flag.Parse()
-	locktest.Main(m, open, strconv.Itoa(*parallel), "redis/rueidis", "go.etcd.io")
+	locktest.Main(m, open, strconv.Itoa(*parallel), "redis/rueidis", "go.etcd.io", "jackc")
 }

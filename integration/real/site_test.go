@@ -10,10 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/postgrestest"
 	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/postgres"
 )
 
 // The deployments.
@@ -24,9 +28,10 @@ const (
 	redisQuorum   = "quorum"
 	etcdOne       = "etcd1"
 	etcdThree     = "etcd3"
+	postgresOne   = "postgres"
 )
 
-var deployments = []string{redisOne, redisSentinel, redisCluster, etcdOne, etcdThree, redisQuorum}
+var deployments = []string{redisOne, redisSentinel, redisCluster, etcdOne, etcdThree, redisQuorum, postgresOne}
 
 // site is the servers of one history, and the wires to them.
 type site struct {
@@ -39,6 +44,10 @@ type site struct {
 	clock    *redistest.Clock
 	etcd     *etcdtest.Cluster
 	admin    *clientv3.Client
+
+	postgres *postgrestest.Server
+	database string // its URL, without wires
+	looking  store.Store
 
 	// By worker. Where clients learn the addresses of nodes from the servers, as
 	// with sentinels and in a cluster, there are none.
@@ -90,6 +99,8 @@ func newSite(t testing.TB, deployment string, n needs) *site {
 		}
 		s.etcd = etcdtest.Start(t, members)
 		s.admin = s.etcd.Client(t)
+	case postgresOne:
+		s.startPostgres(t)
 	}
 	return s
 }
@@ -103,6 +114,8 @@ func (s *site) direct() string {
 		return s.cluster.URL()
 	case s.etcd != nil:
 		return s.etcd.URL()
+	case s.postgres != nil:
+		return s.database
 	}
 	var urls []string
 	for _, server := range s.redis {
@@ -125,6 +138,10 @@ func (s *site) url(worker int) string {
 		return strings.Join(urls, " ")
 	case redisSentinel, redisCluster:
 		return s.direct()
+	case postgresOne:
+		p := etcdtest.StartProxy(s.t, s.postgres.Addr) // it knows bytes only
+		s.wires[worker] = append(s.wires[worker], p)
+		return strings.Replace(s.database, s.postgres.Addr, p.Addr, 1)
 	}
 	var addrs []string
 	for _, m := range s.etcd.Members {
@@ -205,6 +222,9 @@ func (s *site) left() (all []string) {
 	if s.etcd != nil {
 		return s.leftAtEtcd()
 	}
+	if s.postgres != nil {
+		return s.leftAtPostgres()
+	}
 	for _, server := range s.masters() {
 		for _, key := range strings.Fields(server.MustDo("KEYS", "*")) {
 			if !strings.HasSuffix(key, "}:token") {
@@ -271,4 +291,61 @@ func (s *site) logs() map[string][]byte {
 		}
 	}
 	return logs
+}
+
+func (s *site) startPostgres(t testing.TB) {
+	t.Helper()
+	s.postgres = postgrestest.Start(t)
+	s.database = s.postgres.URL()
+	c, err := pgx.Connect(context.Background(), s.database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	if err := postgres.Migrate(context.Background(), c, ""); err != nil {
+		t.Fatal(err)
+	}
+	looking, err := postgres.Open(context.Background(), s.database+"&poll=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { looking.Close() })
+	s.looking = looking
+}
+
+// leftAtPostgres are the rows. What has expired goes when it is looked at.
+func (s *site) leftAtPostgres() (all []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if _, err := s.looking.(store.Lister).List(ctx); err != nil {
+		return []string{"unknown: " + err.Error()}
+	}
+	c, err := pgx.Connect(ctx, s.database)
+	if err != nil {
+		return []string{"unknown: " + err.Error()}
+	}
+	defer c.Close(ctx)
+	rows, _ := c.Query(ctx, "SELECT 'row ' || encode(name, 'escape') FROM dlock_locks")
+	if all, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
+		return []string{"unknown: " + err.Error()}
+	}
+	return all
+}
+
+// lockTable keeps every call from the table until unlock is called.
+func (s *site) lockTable() (unlock func()) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	c, err := pgx.Connect(ctx, s.database)
+	if err == nil {
+		_, err = c.Exec(ctx, "BEGIN; LOCK TABLE dlock_locks IN ACCESS EXCLUSIVE MODE", pgx.QueryExecModeSimpleProtocol)
+	}
+	if err != nil {
+		s.t.Errorf("the table cannot be locked: %v", err)
+	}
+	return func() {
+		if c != nil {
+			c.Close(ctx)
+		}
+		cancel()
+	}
 }

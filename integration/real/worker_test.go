@@ -15,6 +15,7 @@ import (
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/etcd"
+	"github.com/dlock-go/dlock/store/postgres"
 	"github.com/dlock-go/dlock/store/redis"
 )
 
@@ -128,6 +129,9 @@ func (w *worker) open() store.Store {
 func open(url string) (store.Store, error) {
 	if strings.HasPrefix(url, "etcd:") {
 		return etcd.Open(url)
+	}
+	if strings.HasPrefix(url, "postgres:") {
+		return postgres.Open(context.Background(), url)
 	}
 	if nodes := strings.Fields(url); len(nodes) > 1 {
 		return redis.OpenQuorum(nodes...)

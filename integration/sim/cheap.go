@@ -28,8 +28,9 @@ func overlaps(h *History) []Violation {
 
 // claimTokens: a lock that was asked for when another one had been granted has
 // the greater token, whatever failed. A claim inside another has the token of the hold
-// that it builds on, and so may one of an owner who acts in several places. A hold
-// that is gone, and whose client does not know it, may have been passed on there.
+// that it builds on, and so may one of an owner who acts in several places. A hold that
+// is gone without its client's knowledge may have been passed on there. So may a grant
+// of a request that was sent before the claim was called: a place belongs to the queue.
 //
 // Who reads with others of his client goes by what one of them asked for, perhaps
 // before he came. So a reader's token is greater than those of the readers who had
@@ -53,7 +54,8 @@ func claimTokens(h *History) []Violation {
 			if c.Name != later.Name || c.Owner == later.Owner || c.From >= since || c.Token < later.Token {
 				continue
 			}
-			if !issued && (h.Plan.has(WildClock) || h.revoked(later.Name, later.Token, c.Token)) {
+			passed := !issued || request < later.Called
+			if passed && (h.Plan.has(WildClock) || h.revoked(later.Name, later.Token, c.Token)) {
 				continue
 			}
 			found = append(found, violation("token order", "%q: token %d returned at %v, and token %d was asked for at %v",

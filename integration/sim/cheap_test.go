@@ -85,6 +85,26 @@ func TestCheapCheckers(t *testing.T) {
 			h.promote(2, 9, 6)
 			h.claim(2, 2, 10, 20, 6, reader)
 		}},
+		{"a place that was asked for before the claim, its grant broken", claimTokens, true, func(h hand) {
+			h.queued(2, 1, 2, 1, 5)
+			h.promote(2, 3, 6)
+			force(4, 6)(h)
+			h.claim(1, 0, 5, 6, 7)
+			h.claim(2, 8, 10, 20, 6)
+		}},
+		{"the same without a break", claimTokens, false, func(h hand) {
+			h.queued(2, 1, 2, 1, 5)
+			h.promote(2, 3, 6)
+			h.claim(1, 0, 5, 6, 7)
+			h.claim(2, 8, 10, 20, 6)
+		}},
+		{"the claim's own request, its grant broken", claimTokens, false, func(h hand) {
+			h.queued(2, 8, 9, 1, 5)
+			h.promote(2, 9, 6)
+			force(4, 6)(h)
+			h.claim(1, 0, 5, 6, 7)
+			h.claim(2, 8, 10, 20, 6)
+		}},
 		{"token of the outer hold", claimTokens, true, func(h hand) {
 			h.claim(1, 0, 1, 20, 1, reader)
 			h.claim(2, 2, 3, 20, 2, reader)

@@ -133,7 +133,7 @@ func (h *handle) Acquire(ctx context.Context, req store.Request) (store.Grant, e
 		h.short[req.ID] = asked - most
 		h.mu.Unlock()
 	}
-	g, err := h.peer.Acquire(ctx, req)
+	g, err := h.peer.Acquire(context.WithoutCancel(ctx), req) // it has arrived, whoever still waits
 	if g.Held {
 		g.Short = asked - req.Tokens
 	}
@@ -146,7 +146,7 @@ func (h *handle) Acquire(ctx context.Context, req store.Request) (store.Grant, e
 func (h *handle) Renew(ctx context.Context, refs []store.Ref) []error {
 	from, leave := h.enter()
 	defer leave()
-	results := h.peer.Renew(ctx, refs)
+	results := h.peer.Renew(context.WithoutCancel(ctx), refs)
 	for i, c := range sendingOf(ctx).calls {
 		h.server.history.arrived(c, from, store.Grant{}, results[i])
 	}
@@ -156,7 +156,7 @@ func (h *handle) Renew(ctx context.Context, refs []store.Ref) []error {
 func (h *handle) Release(ctx context.Context, ref store.Ref) error {
 	from, leave := h.enter()
 	defer leave()
-	err := h.peer.Release(ctx, ref)
+	err := h.peer.Release(context.WithoutCancel(ctx), ref)
 	for _, c := range sendingOf(ctx).calls {
 		h.server.history.arrived(c, from, store.Grant{}, err)
 	}

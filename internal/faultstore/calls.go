@@ -6,19 +6,19 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// Call is one call of the store, as it was recorded.
+// Call is the record of one call.
 type Call struct {
 	Op       Op
-	N        int           // it was the N-th of its Op, from 1
+	N        int           // its number among the calls of its Op, from 1
 	Request  store.Request // of an Acquire
 	Refs     []store.Ref   // of a Renew or, one, of a Release or RaiseToken
 	Sent     time.Time
 	Returned time.Time // zero: not yet
-	Applied  int       // how often the store behind has done it so far
-	Result   Result    // what the caller got
+	Applied  int       // how often the store behind has done the request so far
+	Result   Result    // the answer that the caller got
 }
 
-// ID is the acquisition id of a call, or the first of a Renew.
+// ID returns the id of a call. Of a Renew it is the first one.
 func (c Call) ID() string {
 	if c.Op == Acquire || len(c.Refs) == 0 {
 		return c.Request.ID
@@ -26,7 +26,7 @@ func (c Call) ID() string {
 	return c.Refs[0].ID
 }
 
-// Name is the lock's name, of a Renew the first.
+// Name returns the lock's name. Of a Renew it is the first one.
 func (c Call) Name() string {
 	if c.Op == Acquire || len(c.Refs) == 0 {
 		return c.Request.Name
@@ -34,9 +34,9 @@ func (c Call) Name() string {
 	return c.Refs[0].Name
 }
 
-// Result is what a call returns.
+// Result is the answer to a call.
 type Result struct {
-	Grant store.Grant   // of an Acquire; of a RaiseToken the token alone
+	Grant store.Grant   // of an Acquire; of a RaiseToken only the token
 	Err   error         // of a Renew the first that is not nil
 	Errs  []error       // of a Renew, one for each hold
 	Life  string        // of an Incarnation
@@ -66,8 +66,8 @@ func (s *Store) Count(op Op) int {
 // Await blocks until the n-th call of op has arrived.
 func (s *Store) Await(op Op, n int) { <-s.Arrived(op, n) }
 
-// Arrived returns a channel that is closed when the n-th call of op arrives,
-// before any fault or the store behind sees it.
+// Arrived returns a channel that is closed when the n-th call of op arrives, before its faults and
+// the store behind.
 func (s *Store) Arrived(op Op, n int) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,27 +6,26 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// EventFault is what happens to an event on its way from the store to the
-// sinks. A test may write its own.
+// EventFault changes one event on its way from the store to the sinks. A test may write its own.
 type EventFault func(e store.Event, deliver func(store.Event))
 
-// fate is the rule of events.
-type fate struct {
+// eventRule applies a fault to the events that match.
+type eventRule struct {
 	match func(n int, e store.Event) bool
 	fault EventFault
 }
 
-// OnEvent has the events that match meet the fault, until off is called. n
-// counts the events of the store behind, from 1. The latest rule that matches counts.
+// OnEvent applies the fault to the events that match, until off is called. n is the number of the
+// event, counted from 1. Of several rules that match, the latest one counts.
 func (s *Store) OnEvent(match func(n int, e store.Event) bool, fault EventFault) (off func()) {
-	f := &fate{match, fault}
+	f := &eventRule{match, fault}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.fates = append(s.fates, f)
+	s.eventRules = append(s.eventRules, f)
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.fates = without(s.fates, f)
+		s.eventRules = without(s.eventRules, f)
 	}
 }
 
@@ -41,14 +40,14 @@ func NthEvent(n int) func(int, store.Event) bool {
 // DropEvent loses the event.
 func DropEvent() EventFault { return func(store.Event, func(store.Event)) {} }
 
-// DelayEvent brings the event d later.
+// DelayEvent delivers the event after d.
 func DelayEvent(d time.Duration) EventFault {
 	return func(e store.Event, deliver func(store.Event)) {
 		time.AfterFunc(d, func() { deliver(e) })
 	}
 }
 
-// HoldEvent brings the event when release is closed.
+// HoldEvent delivers the event when release is closed.
 func HoldEvent(release <-chan struct{}) EventFault {
 	return func(e store.Event, deliver func(store.Event)) {
 		go func() {
@@ -58,7 +57,7 @@ func HoldEvent(release <-chan struct{}) EventFault {
 	}
 }
 
-// DuplicateEvent brings the event n times.
+// DuplicateEvent delivers the event n times.
 func DuplicateEvent(n int) EventFault {
 	return func(e store.Event, deliver func(store.Event)) {
 		for range n {
@@ -67,8 +66,8 @@ func DuplicateEvent(n int) EventFault {
 	}
 }
 
-// Emit gives all sinks an event that the store did not send, past all faults: a
-// forged one, or for store.Event{} a reconnection.
+// Emit delivers an event that the store did not send to all sinks, past all faults. It is a forged
+// event, or a reconnection for store.Event{}.
 func (s *Store) Emit(e store.Event) {
 	s.mu.Lock()
 	var sinks []func(store.Event)
@@ -81,7 +80,7 @@ func (s *Store) Emit(e store.Event) {
 	}
 }
 
-// received takes an event of the store behind.
+// received handles an event of the store behind.
 func (s *Store) received(from store.Store, e store.Event) {
 	s.mu.Lock()
 	if s.inner != from {
@@ -90,8 +89,8 @@ func (s *Store) received(from store.Store, e store.Event) {
 	}
 	s.events++
 	deliver := s.Emit
-	for i := len(s.fates) - 1; i >= 0; i-- {
-		if f := s.fates[i]; f.match(s.events, e) {
+	for i := len(s.eventRules) - 1; i >= 0; i-- {
+		if f := s.eventRules[i]; f.match(s.events, e) {
 			deliver = func(e store.Event) { f.fault(e, s.Emit) }
 			break
 		}

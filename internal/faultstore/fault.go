@@ -6,25 +6,24 @@ import (
 	"time"
 )
 
-// ErrTransport is what a caller gets whose request or reply was lost: an error
-// that matches no sentinel, so an unknown outcome.
+// ErrTransport is the error of a call whose request or reply was lost. It matches no sentinel, so it
+// means an unknown outcome.
 var ErrTransport = errors.New("faultstore: connection reset")
 
-// Fault is what happens to a call. deliver sends it on, to the next fault or
-// the store behind; a fault calls it never, once or several times, also after
-// it has returned. A test may write its own.
+// Fault changes one call. It calls deliver, which is the next fault or the store behind, never, once
+// or several times, also after it has returned. A test may write its own.
 type Fault func(ctx context.Context, deliver func(context.Context) Result) Result
 
 type sentKey struct{}
 
-// sent says that the request is on its way: the store behind does it when it
-// arrives, whether or not the caller still waits, whose ctx the faults go by.
+// sent marks a request that is on its way. The store behind does it when it arrives, also if ctx has
+// ended by then. The faults between end with ctx.
 func sent(ctx context.Context) context.Context { return context.WithValue(ctx, sentKey{}, true) }
 
 // Every matches all calls.
 func Every(Call) bool { return true }
 
-// Nth matches the calls with these numbers, counted from 1 for each Op.
+// Nth matches the calls with these numbers. Each Op counts from 1.
 func Nth(numbers ...int) func(Call) bool {
 	return func(c Call) bool {
 		for _, n := range numbers {
@@ -39,13 +38,13 @@ func Nth(numbers ...int) func(Call) bool {
 // From matches the n-th call and all after it.
 func From(n int) func(Call) bool { return func(c Call) bool { return c.N >= n } }
 
-// DropRequest loses the request; the caller learns of a broken connection at once.
+// DropRequest loses the request. The caller gets an error at once.
 func DropRequest() Fault { return Answer(ErrTransport) }
 
-// DropReply lets the store do it; the caller learns of a broken connection.
+// DropReply lets the store do the request. The caller gets an error.
 func DropReply() Fault { return AnswerAfter(ErrTransport) }
 
-// Mute loses the request, and the caller hears nothing until its ctx ends.
+// Mute loses the request. The caller gets no answer until its ctx ends.
 func Mute() Fault {
 	return func(ctx context.Context, _ func(context.Context) Result) Result {
 		<-ctx.Done()
@@ -53,7 +52,7 @@ func Mute() Fault {
 	}
 }
 
-// MuteReply lets the store do it, and the caller hears nothing until its ctx ends.
+// MuteReply lets the store do the request. The caller gets no answer until its ctx ends.
 func MuteReply() Fault {
 	return func(ctx context.Context, deliver func(context.Context) Result) Result {
 		deliver(ctx)
@@ -62,12 +61,12 @@ func MuteReply() Fault {
 	}
 }
 
-// Answer loses the request and answers err.
+// Answer loses the request and returns err.
 func Answer(err error) Fault {
 	return func(context.Context, func(context.Context) Result) Result { return Result{Err: err} }
 }
 
-// AnswerAfter lets the store do it and answers err all the same.
+// AnswerAfter lets the store do the request and returns err.
 func AnswerAfter(err error) Fault {
 	return func(ctx context.Context, deliver func(context.Context) Result) Result {
 		deliver(ctx)
@@ -75,13 +74,13 @@ func AnswerAfter(err error) Fault {
 	}
 }
 
-// DelayRequest keeps the request on its way for d. A caller whose ctx ends
-// before does not hold it up: the store does it when it arrives.
+// DelayRequest keeps the request on its way for d. The store does it when it arrives, also if the
+// caller's ctx has ended by then.
 func DelayRequest(d time.Duration) Fault {
 	return delayRequest(func() { time.Sleep(d) })
 }
 
-// HoldRequest is DelayRequest until release is closed.
+// HoldRequest keeps the request on its way until release is closed, as DelayRequest does.
 func HoldRequest(release <-chan struct{}) Fault {
 	return delayRequest(func() { <-release })
 }
@@ -97,12 +96,12 @@ func delayRequest(pause func()) Fault {
 	}
 }
 
-// DelayReply keeps the reply on its way for d; the store does it at once.
+// DelayReply keeps the reply on its way for d. The store does the request at once.
 func DelayReply(d time.Duration) Fault {
 	return delayReply(func() { time.Sleep(d) })
 }
 
-// HoldReply is DelayReply until release is closed.
+// HoldReply keeps the reply on its way until release is closed, as DelayReply does.
 func HoldReply(release <-chan struct{}) Fault {
 	return delayReply(func() { <-release })
 }
@@ -118,9 +117,8 @@ func delayReply(pause func()) Fault {
 	}
 }
 
-// Pause stops the calling goroutine, as if its process were stopped there: for
-// before when it is about to send, and for after with the reply in its hands.
-// Its ctx does not wake it, and what it then sends arrives.
+// Pause stops the calling goroutine, as if its process were stopped: for before when it is about to
+// send, and for after when it has the reply. Its ctx does not wake it, and the request arrives.
 func Pause(before, after time.Duration) Fault {
 	return func(ctx context.Context, deliver func(context.Context) Result) Result {
 		time.Sleep(before)
@@ -139,7 +137,7 @@ func first(ctx context.Context, reply <-chan Result) Result {
 	}
 }
 
-// Duplicate has the store do it twice in a row; the caller gets the first answer.
+// Duplicate makes the store do the request twice in a row. The caller gets the first answer.
 func Duplicate() Fault {
 	return func(ctx context.Context, deliver func(context.Context) Result) Result {
 		r := deliver(ctx)
@@ -148,12 +146,12 @@ func Duplicate() Fault {
 	}
 }
 
-// DuplicateAfter has the store do it again d later.
+// DuplicateAfter makes the store do the request again after d.
 func DuplicateAfter(d time.Duration) Fault {
 	return duplicateLater(func() { time.Sleep(d) })
 }
 
-// DuplicateWhen has the store do it again when release is closed.
+// DuplicateWhen makes the store do the request again when release is closed.
 func DuplicateWhen(release <-chan struct{}) Fault {
 	return duplicateLater(func() { <-release })
 }

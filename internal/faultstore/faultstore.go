@@ -1,8 +1,8 @@
-// Package faultstore is test support: a [store.Store] in front of another that
-// loses, delays, repeats and forges what goes through it, as a test has
-// planned, and records every call. It is made for testing/synctest bubbles:
-// all it waits on are channels and timers, it starts no goroutine on its own,
-// and without a plan it changes nothing.
+// Package faultstore is test support: a [store.Store] in front of another one. It loses, delays,
+// repeats and forges calls and events as a test has planned, and records every call. Without a plan
+// it changes nothing.
+//
+// It is made for testing/synctest bubbles: it waits on channels and timers only.
 //
 //	s := faultstore.New(memory.New())
 //	s.On(faultstore.Acquire, faultstore.Nth(1), faultstore.DropReply())
@@ -12,8 +12,7 @@
 //	s.Await(faultstore.Acquire, 2)
 //	s.Calls(faultstore.Acquire)[0].Applied // 1: the store did it, the reply was lost
 //
-// Each handle has faults of its own, so two clients over two peers of one
-// store can be treated differently.
+// Each handle has its own faults, so a test can treat two clients of one store differently.
 package faultstore
 
 import (
@@ -28,7 +27,7 @@ import (
 // Op is a method of the store.
 type Op uint8
 
-// The operations that faults can meet. Any, in a rule or a query, is all of them.
+// The operations. Any, in a rule or a query, means all of them.
 const (
 	Any Op = iota
 	Acquire
@@ -46,18 +45,18 @@ func (op Op) String() string {
 
 // Store is the handle with faults. It is safe for concurrent use.
 type Store struct {
-	mu      sync.Mutex
-	inner   store.Store
-	stop    func() // ends listening to inner
-	rate    float64
-	rules   []*rule
-	fates   []*fate
-	calls   []*Call
-	counts  [operations]int
-	arrived map[arrival]chan struct{}
-	sinks   map[int]func(store.Event)
-	lastID  int // of sinks
-	events  int // that came from inner
+	mu         sync.Mutex
+	inner      store.Store
+	stop       func()  // stops listening to inner
+	rate       float64 // of the clock, see Skew
+	rules      []*rule
+	eventRules []*eventRule
+	calls      []*Call
+	counts     [operations]int
+	arrived    map[arrival]chan struct{}
+	sinks      map[int]func(store.Event)
+	lastID     int // the last key of sinks
+	events     int // how many events came from inner
 }
 
 type rule struct {
@@ -84,9 +83,9 @@ func New(inner store.Store) *Store {
 	return s
 }
 
-// Swap puts another store behind the handle: a restart that lost everything, if
-// it is empty. Events of the former one do not arrive any more. It tells
-// nobody; Emit(store.Event{}) does what a reconnection would.
+// Swap puts another store behind the handle. An empty one means a restart that lost everything.
+// Events of the old store do not arrive any more. Swap emits no event; Emit(store.Event{}) does
+// what a reconnection would.
 func (s *Store) Swap(inner store.Store) {
 	stop := inner.Listen(func(e store.Event) { s.received(inner, e) })
 	s.mu.Lock()
@@ -97,16 +96,16 @@ func (s *Store) Swap(inner store.Store) {
 	}
 }
 
-// Skew makes the store's clock run at the given rate of the caller's: at 1.01
-// its leases are over after 99 % of their time, while it speaks of its own seconds.
+// Skew makes the store's clock run at this rate of the caller's clock. At 1.01 its leases end
+// after 99 % of their time, while its answers count in its own seconds.
 func (s *Store) Skew(rate float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rate = rate
 }
 
-// On has the calls of op that match meet the faults, the first of them
-// outermost, until off is called. Of several rules the latest that matches counts.
+// On applies the faults to the calls of op that match, until off is called. The first fault is the
+// outermost. Of several rules that match, the latest one counts.
 func (s *Store) On(op Op, match func(Call) bool, faults ...Fault) (off func()) {
 	r := &rule{op, match, faults}
 	s.mu.Lock()
@@ -119,15 +118,14 @@ func (s *Store) On(op Op, match func(Call) bool, faults ...Fault) (off func()) {
 	}
 }
 
-// Outage makes every call meet f and drops all events, until heal is called.
+// Outage applies f to every call and drops all events, until heal is called.
 func (s *Store) Outage(f Fault) (heal func()) {
 	calls := s.On(Any, Every, f)
 	events := s.OnEvent(EveryEvent, DropEvent())
 	return func() { calls(); events() }
 }
 
-// call records c, sends it through the faults of the rule that matches, and
-// records what came of it.
+// call records c, sends it through the faults of the rule that matches, and records its result.
 func (s *Store) call(ctx context.Context, c *Call, apply func(context.Context, store.Store, float64) Result) Result {
 	c.Sent = time.Now()
 	s.mu.Lock()
@@ -176,7 +174,7 @@ func (s *Store) plan(c *Call) []Fault {
 	return nil
 }
 
-// spread gives every hold of a batch the error of a call that failed as a whole.
+// spread returns one error for each hold of a batch, also if the call failed as a whole.
 func spread(r Result, n int) []error {
 	if r.Errs != nil {
 		return r.Errs
@@ -198,7 +196,7 @@ func scale(d time.Duration, by float64) time.Duration {
 // Acquire implements [store.Store].
 func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
 	r := s.call(ctx, &Call{Op: Acquire, Request: req}, func(ctx context.Context, inner store.Store, rate float64) Result {
-		arriving := req // a copy: it may arrive more than once
+		arriving := req // a copy, because the request may arrive more than once
 		arriving.TTL, arriving.WaitTTL = scale(req.TTL, 1/rate), scale(req.WaitTTL, 1/rate)
 		g, err := inner.Acquire(ctx, arriving)
 		g.TTL, g.Retry = scale(g.TTL, rate), scale(g.Retry, rate)

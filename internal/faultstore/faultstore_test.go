@@ -23,7 +23,7 @@ func bounded(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// Each fault does what it says, to the store, the caller and the record.
+// Each fault has its effect on the store, on the caller and on the record.
 func TestFaultsOfCalls(t *testing.T) {
 	refused := errors.New("refused")
 	for name, x := range map[string]struct {
@@ -31,8 +31,8 @@ func TestFaultsOfCalls(t *testing.T) {
 		err     error
 		took    time.Duration
 		applied int           // when the call returns
-		later   time.Duration // so much after the sending ...
-		finally int           // ... it has been applied so often
+		later   time.Duration // when the request is checked again, from its sending
+		finally int           // how often it has been applied by then
 	}{
 		"drop request":   {faultstore.DropRequest(), faultstore.ErrTransport, 0, 0, time.Second, 0},
 		"drop reply":     {faultstore.DropReply(), faultstore.ErrTransport, 0, 1, time.Second, 1},
@@ -66,7 +66,7 @@ func TestFaultsOfCalls(t *testing.T) {
 				synctest.Wait()
 				require.Equal(t, x.finally, s.Calls(faultstore.Any)[0].Applied)
 
-				_, err = s.Acquire(t.Context(), request("2")) // past the rule
+				_, err = s.Acquire(t.Context(), request("2")) // the rule does not match
 				require.NoError(t, err)
 			})
 		})
@@ -90,8 +90,8 @@ func TestFaultsCompose(t *testing.T) {
 	})
 }
 
-// A fault within another ends with the caller's patience, also on a request
-// that the caller no longer waits for.
+// A fault inside another one ends with the caller's context, also for a request whose caller has
+// gone.
 func TestFaultsComposeLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := faultstore.New(memory.New())
@@ -103,8 +103,8 @@ func TestFaultsComposeLate(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		asks := s.Calls(faultstore.Acquire)
-		require.Equal(t, []int{1, 0}, []int{asks[0].Applied, asks[1].Applied})
+		requests := s.Calls(faultstore.Acquire)
+		require.Equal(t, []int{1, 0}, []int{requests[0].Applied, requests[1].Applied})
 	})
 }
 
@@ -121,7 +121,7 @@ func TestAwait(t *testing.T) {
 		s.Await(faultstore.Acquire, 2)
 		require.Equal(t, 2*time.Second, time.Since(start))
 		s.Await(faultstore.Any, 3)
-		s.Await(faultstore.Acquire, 1) // long ago
+		s.Await(faultstore.Acquire, 1) // it has arrived before
 		require.Equal(t, 3*time.Second, time.Since(start))
 		synctest.Wait()
 	})
@@ -168,7 +168,7 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-// Behind a swapped handle nothing of the former store is left, its events included.
+// A swapped handle gets no answers and no events of the old store.
 func TestSwap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old := memory.New()
@@ -187,7 +187,7 @@ func TestSwap(t *testing.T) {
 	})
 }
 
-// A store whose clock is fast says that the lease has its whole time, and ends it early.
+// A store with a fast clock grants the whole lease, and ends it early.
 func TestSkew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := faultstore.New(memory.New())

@@ -19,19 +19,19 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// Open is the Open of a store's package.
+// Open is the function Open of a store's package.
 type Open func(url string) (store.Store, error)
 
-// childEnv tells a process that it is a child.
+// childEnv is the environment variable that marks a child process.
 const childEnv = "DLOCK_TEST_CHILD"
 
-// runChild does the job of a child, if this process is one, and does not return
-// then. A child that is done with its job stays until it is killed.
+// runChild runs the job of a child and does not return, if this process is a child. After its job a
+// child stays until it is killed.
 func runChild(open Open) {
 	if os.Getenv(childEnv) == "" {
 		return
 	}
-	go func() { io.Copy(io.Discard, os.Stdin); os.Exit(0) }() // the parent has gone
+	go func() { io.Copy(io.Discard, os.Stdin); os.Exit(0) }() // the parent process has ended
 	if err := jobs[os.Args[1]](open, os.Args[2], os.Args[3], os.Args[4]); err != nil {
 		fmt.Println("failed", err)
 		os.Exit(1)
@@ -39,8 +39,8 @@ func runChild(open Open) {
 	select {}
 }
 
-// jobs is what a child can do, with the URL of a store, the name of a lock and a
-// TTL. A line that it says begins with a word of its own.
+// jobs are the jobs of a child. Each gets the URL of a store, the name of a lock and a TTL. Each
+// line that a child prints begins with another word.
 var jobs = map[string]func(open Open, url, name, ttl string) error{
 	"hold":  childHolds,
 	"read":  childReads,
@@ -62,8 +62,8 @@ func childClient(open Open, url, ttl string) (*dlock.Client, error) {
 	return dlock.New(s, &dlock.Options{TTL: d})
 }
 
-// childHolds takes the lock, says "held <token>", and keeps it. When it loses it
-// it says "lost <nanoseconds since 1970>".
+// childHolds takes the lock, prints "held <token>", and keeps it. When it loses the lock, it prints
+// "lost <nanoseconds since 1970>".
 func childHolds(open Open, url, name, ttl string) error {
 	c, err := childClient(open, url, ttl)
 	if err != nil {
@@ -79,7 +79,7 @@ func childHolds(open Open, url, name, ttl string) error {
 	return nil
 }
 
-// childReads takes the reader's lock, says "held <token>", and keeps it.
+// childReads takes the reader's lock, prints "held <token>", and keeps it.
 func childReads(open Open, url, name, ttl string) error {
 	c, err := childClient(open, url, ttl)
 	if err != nil {
@@ -93,11 +93,11 @@ func childReads(open Open, url, name, ttl string) error {
 	return nil
 }
 
-// Hoard is how many locks a child takes that hoards.
+// Hoard is how many locks the job "hoard" takes.
 const Hoard = 5
 
-// childHoards takes the locks "name 0", "name 1" and so on, says "held <token>"
-// of each, and keeps them.
+// childHoards takes the locks "name 0", "name 1" and so on, prints "held <token>" for each, and
+// keeps them.
 func childHoards(open Open, url, name, ttl string) error {
 	c, err := childClient(open, url, ttl)
 	if err != nil {
@@ -113,9 +113,8 @@ func childHoards(open Open, url, name, ttl string) error {
 	return nil
 }
 
-// childIsWoken queues up, says "queued" when it listens, and when it is told that
-// it has been granted it says "woken" and kills itself before it can do anything
-// about it.
+// childIsWoken takes a place in the queue and prints "queued". When the event of its grant arrives,
+// it prints "woken" and kills itself before it can use the grant.
 func childIsWoken(open Open, url, name, ttl string) error {
 	s, err := open(url)
 	if err != nil {
@@ -143,11 +142,10 @@ func childIsWoken(open Open, url, name, ttl string) error {
 	return err
 }
 
-// Stormers is how many goroutines of a child want the lock in a storm.
+// Stormers is how many goroutines the job "storm" starts.
 const Stormers = 66
 
-// childStorms says "begun", has its goroutines take the lock once each, and says
-// "done".
+// childStorms prints "begun", starts goroutines that take the lock once each, and prints "done".
 func childStorms(open Open, url, name, ttl string) error {
 	c, err := childClient(open, url, ttl)
 	if err != nil {
@@ -161,8 +159,7 @@ func childStorms(open Open, url, name, ttl string) error {
 	return nil
 }
 
-// childChurns says "begun" and takes locks, gives them up and loses patience
-// until it is killed.
+// childChurns prints "begun". It waits for locks, takes them and gives them back until it is killed.
 func childChurns(open Open, url, _, ttl string) error {
 	c, err := childClient(open, url, ttl)
 	if err != nil {
@@ -179,16 +176,16 @@ func childChurns(open Open, url, _, ttl string) error {
 	return nil
 }
 
-// Child is a process that does a job.
+// Child is a process that runs a job.
 type Child struct {
 	t    testing.TB
 	proc *process.Process
-	said chan string // its lines; closed when it has ended
+	said chan string // the lines that it prints; closed when it has ended
 	kill func()
 }
 
-// StartChild starts this test program again, for a job: "hold", "read", "hoard",
-// "woken", "storm" or "churn". It ends with the test at the latest.
+// StartChild starts this test program again, for one job: "hold", "read", "hoard", "woken", "storm"
+// or "churn". The child ends with the test at the latest.
 func StartChild(t testing.TB, job, url, name string, ttl time.Duration) *Child {
 	t.Helper()
 	c := &Child{t: t, said: make(chan string, 16)}
@@ -196,7 +193,7 @@ func StartChild(t testing.TB, job, url, name string, ttl time.Duration) *Child {
 	cmd.Env = append(os.Environ(), childEnv+"=1")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
-	stdin, err := cmd.StdinPipe() // it ends when this process does
+	stdin, err := cmd.StdinPipe() // it is closed when this process ends
 	if err != nil {
 		t.Fatal(err)
 	}

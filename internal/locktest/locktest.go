@@ -1,6 +1,5 @@
-// Package locktest is what the tests of stores on real servers have in common:
-// clients of dlock whose calls are watched from outside, and processes of their
-// own that hold locks, wait for them and get killed.
+// Package locktest is what the tests of stores on real servers share: lock calls of a client that a
+// test can watch, and child processes that hold locks, wait for them and get killed.
 package locktest
 
 import (
@@ -19,15 +18,14 @@ import (
 const (
 	// Patience is how long a test waits for what has no bound of its own.
 	Patience = 30 * time.Second
-	// Late is what a bound on time gets on top, for a busy machine.
+	// Late is added to each bound on time, for a busy machine.
 	Late = 400 * time.Millisecond
-	// Soon is for what takes a few round trips, on a busy machine; a waiter that
-	// is not told asks after 2 s.
+	// Soon is the bound of a few round trips on a busy machine. A waiter without a wake-up asks
+	// again after 2 s.
 	Soon = 1500 * time.Millisecond
 )
 
-// NewClient returns a client that is closed at the end, by when it must have
-// nothing left to do.
+// NewClient returns a client that is closed when the test ends. That Close has to succeed.
 func NewClient(t testing.TB, on store.Store, o dlock.Options) *dlock.Client {
 	t.Helper()
 	c, err := dlock.New(on, &o)
@@ -42,7 +40,7 @@ func NewClient(t testing.TB, on store.Store, o dlock.Options) *dlock.Client {
 	return c
 }
 
-// Request asks for name, with the n-th id, by an owner of its own.
+// Request returns a request for name with the n-th id and the n-th owner.
 func Request(name string, n int) store.Request {
 	number := strconv.Itoa(n)
 	return store.Request{
@@ -51,7 +49,7 @@ func Request(name string, n int) store.Request {
 	}
 }
 
-// RefTo is what releases or renews the hold, or the place, of r.
+// RefTo returns the Ref that releases or renews the hold or place of r.
 func RefTo(r store.Request) store.Ref {
 	return store.Ref{Name: r.Name, Owner: r.Owner, ID: r.ID, Mode: r.Mode, TTL: max(r.TTL, r.WaitTTL)}
 }
@@ -71,7 +69,7 @@ func Unlock(t testing.TB, h *dlock.Hold) {
 	}
 }
 
-// Waiting is a call of LockContext under way.
+// Waiting is a call of LockContext on its own goroutine.
 type Waiting struct {
 	t    testing.TB
 	done chan struct{}
@@ -85,7 +83,7 @@ func Begin(t testing.TB, c *dlock.Client, name string) *Waiting {
 	return BeginWith(t, context.Background(), c, name)
 }
 
-// BeginWith is Begin with a context of the waiter's own.
+// BeginWith is Begin with a context.
 func BeginWith(t testing.TB, ctx context.Context, c *dlock.Client, name string) *Waiting {
 	w := &Waiting{t: t, done: make(chan struct{})}
 	go func() {
@@ -96,8 +94,8 @@ func BeginWith(t testing.TB, ctx context.Context, c *dlock.Client, name string) 
 	return w
 }
 
-// Granted returns the hold, and when it came. It fails the test if the call
-// takes longer than within, or fails.
+// Granted waits for the call. It returns the hold and the moment of the return, and fails the test
+// if the call fails or takes longer than within.
 func (w *Waiting) Granted(within time.Duration) (*dlock.Hold, time.Time) {
 	w.t.Helper()
 	w.returns(within)
@@ -107,7 +105,7 @@ func (w *Waiting) Granted(within time.Duration) (*dlock.Hold, time.Time) {
 	return w.h, w.at
 }
 
-// Failed returns when the call failed and why.
+// Failed waits for the call. It returns the moment of the return and the error.
 func (w *Waiting) Failed(within time.Duration) (time.Time, error) {
 	w.t.Helper()
 	w.returns(within)
@@ -140,7 +138,7 @@ func (w *Waiting) Waits() {
 	}
 }
 
-// Ended tells when a hold ended.
+// Ended returns a channel that gets the moment in which h ends.
 func Ended(h *dlock.Hold) <-chan time.Time {
 	ended := make(chan time.Time, 1)
 	go func() {
@@ -150,17 +148,17 @@ func Ended(h *dlock.Hold) <-chan time.Time {
 	return ended
 }
 
-// Poll waits until ok.
+// Poll waits until ok returns true.
 func Poll(t testing.TB, what string, within time.Duration, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(within); !ok(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited %v in vain for: %s", within, what)
+			t.Fatalf("not within %v: %s", within, what)
 		}
 	}
 }
 
-// Queued waits until so many wait for name at the store.
+// Queued waits until n requests wait for name at the store.
 func Queued(t testing.TB, s store.Store, name string, n int) {
 	t.Helper()
 	Poll(t, strconv.Itoa(n)+" in the queue of "+name, Patience, func() bool {
@@ -180,7 +178,7 @@ func MustBe(t testing.TB, err, want error) {
 	}
 }
 
-// Storm has many goroutines take the lock once each.
+// Storm starts many goroutines that take the lock once each.
 func Storm(c *dlock.Client, name string, goroutines int) error {
 	errs := make(chan error, goroutines)
 	for range goroutines {
@@ -201,8 +199,7 @@ func Storm(c *dlock.Client, name string, goroutines int) error {
 	return first
 }
 
-// Churn waits for one of a few locks for a short while, in either mode, and if
-// it gets it holds it for a short while.
+// Churn waits a short time for one of a few locks, in a random mode, and holds it for a short time.
 func Churn(c *dlock.Client) {
 	ctx, cancel := context.WithTimeout(context.Background(), rand.N(20*time.Millisecond))
 	defer cancel()

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// Main is the TestMain of a package that tests a store on real servers. It is
-// also where its children begin, runs so many tests at once unless the command
-// line says how many, for they mostly wait for servers and clocks, and fails the
-// run if goroutines of this module, or of the others whose path contains one of
-// modules, outlive the tests. It does not return.
+// Main is the TestMain of a package that tests a store on real servers. It does not return.
+//
+// Child processes begin here too. Main runs that many tests at once, because they mostly wait for
+// servers and clocks; the command line may set another number. It fails the run if goroutines of this
+// module outlive the tests, or of modules whose path contains one of the given texts.
 func Main(m *testing.M, open Open, parallel string, modules ...string) {
 	runChild(open)
 	flag.Parse()
@@ -38,14 +38,14 @@ func Main(m *testing.M, open Open, parallel string, modules ...string) {
 	os.Exit(code)
 }
 
-// goroutines returns the stacks of goroutines that run code of these modules or
-// were started by it.
+// goroutines returns the stacks of goroutines that run code of these modules, or that were started by
+// such code.
 func goroutines(modules []string) (left []string) {
 	stacks := make([]byte, 8<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
 	for i, stack := range strings.Split(string(stacks), "\n\n") {
 		for _, module := range modules {
-			// The first is the one that asks.
+			// The first stack is that of this goroutine.
 			if i > 0 && strings.Contains(stack, module) {
 				left = append(left, stack)
 				break

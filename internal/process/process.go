@@ -13,14 +13,14 @@ type Process struct {
 	Done chan struct{} // closed when it has ended and was waited for
 }
 
-// Start starts cmd, with a SysProcAttr of its own. On Linux the kernel kills it
+// Start starts cmd. On Linux the kernel kills it
 // when this process is killed, which runs no cleanup.
 //
 // The goroutine that starts it keeps its thread until the process has ended:
 // Pdeathsig means the death of the thread that started it, not of the program,
 // and Go ends idle threads when it likes.
 func Start(cmd *exec.Cmd) (*Process, error) {
-	cmd.SysProcAttr = dieWithParent()
+	cmd.SysProcAttr = dieWithParent(cmd.SysProcAttr)
 	p := &Process{Cmd: cmd, Done: make(chan struct{})}
 	started := make(chan error)
 	go func() {

@@ -4,11 +4,15 @@ package process
 
 import (
 	"errors"
+	"os/exec"
 	"syscall"
 )
 
 // dieWithParent: only Linux can.
-func dieWithParent() *syscall.SysProcAttr { return nil }
+func dieWithParent(attr *syscall.SysProcAttr) *syscall.SysProcAttr { return attr }
+
+// As does nothing: it is for a root user, which other systems' tests do not run as.
+func As(cmd *exec.Cmd, uid, gid uint32) {}
 
 func (p *Process) signal(stop bool) error {
 	if stop {

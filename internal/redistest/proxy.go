@@ -10,7 +10,8 @@ import (
 
 // Proxy stands between clients and one server. It understands RESP, so that it
 // can lose, repeat and hold back single script calls, the EVALSHA and EVAL
-// commands of clients. All methods may be called concurrently.
+// commands of clients, and HDEL, which releases a lone hold and counts as a script
+// call. All methods may be called concurrently.
 type Proxy struct {
 	Addr string // "127.0.0.1:port"
 
@@ -119,7 +120,7 @@ func (p *Proxy) Calls() int {
 
 // Plan has f say what happens to each script call from now on, and starts to
 // count calls at 1. args are the command, sha or script, number of keys, keys
-// and arguments. The proxy asks about one call after another, over all
+// and arguments; or HDEL, key and field. The proxy asks about one call after another, over all
 // connections; f may block, which blocks all of them. A nil f means Pass.
 func (p *Proxy) Plan(f func(call int, args []string) Action) {
 	p.mu.Lock()
@@ -131,7 +132,7 @@ func (p *Proxy) Plan(f func(call int, args []string) Action) {
 // even if that is before the plan has answered.
 func (p *Proxy) decide(args []string) (a Action, held <-chan struct{}) {
 	switch strings.ToUpper(args[0]) {
-	case "EVAL", "EVALSHA":
+	case "EVAL", "EVALSHA", "HDEL":
 	default:
 		return Pass, nil
 	}

@@ -1,15 +1,13 @@
 // Package memory is a dlock store inside the process: for unit tests, for
-// programs of one process, and as the reference of the lock model. lock.go is
-// that model, rule by rule; this file is the handles and shards around it.
+// programs of one process, and as the reference of the lock model. The model
+// itself is package model; this package keeps its records in maps.
 //
-// It starts no goroutine and no timer: what has expired is noticed by the next
-// operation that looks. It works inside a testing/synctest bubble.
+// It starts no goroutine and no timer: the next operation that looks at an
+// expired entry removes it. It works inside a testing/synctest bubble.
 package memory
 
 import (
 	"context"
-	"crypto/rand"
-	"hash/maphash"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -18,18 +16,19 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// minTTL leaves a claim room beside the core's safety margin (1 % + 2 ms).
+// minTTL leaves a hold some validity beside the core's safety margin (1 % + 2 ms).
 const minTTL = 10 * time.Millisecond
 
-// Store is one handle on a set of locks kept in memory. It is safe for
-// concurrent use. Holds and queues are gone when the last handle is; they do
-// not outlive the process.
+// Store is one handle on a set of locks in memory. It is safe for concurrent
+// use. Holds and queues are gone when the last handle is; they do not outlive
+// the process.
 type Store struct {
 	locks  *locks
+	id     string // which handle a waiter is queued through
 	closed atomic.Bool
 
 	mu    sync.Mutex
-	sinks []*sink // replaced, never changed in place, so that deliver can use it unlocked
+	sinks []*sink // replaced, never changed in place, so that deliver can use it without the mutex
 }
 
 type sink struct{ call func(store.Event) }
@@ -43,89 +42,14 @@ var (
 )
 
 // New returns a handle on a new, empty set of locks.
-func New() *Store {
-	l := &locks{seed: maphash.MakeSeed(), incarnation: rand.Text()}
-	for i := range l.shards {
-		l.shards[i].locks = make(map[string]*lock)
-	}
-	return &Store{locks: l}
-}
+func New() *Store { return newLocks().handle() }
 
 // Peer returns another handle on the same locks, such as a second process
-// would have: it sees the same holds and queues, and gets the events of the
-// requests that were queued through it alone.
-func (s *Store) Peer() *Store { return &Store{locks: s.locks} }
+// would have. It sees the same holds and queues. It gets the events of the
+// requests that were queued through it, and of no others.
+func (s *Store) Peer() *Store { return s.locks.handle() }
 
-// locks are what all peers share. Names are spread over shards so that
-// distinct names do not contend.
-type locks struct {
-	seed        maphash.Seed
-	incarnation string
-	tokens      atomic.Uint64 // the last one issued
-	shards      [64]shard
-}
-
-type shard struct {
-	mu    sync.Mutex
-	locks map[string]*lock
-}
-
-func (l *locks) shard(name string) *shard {
-	return &l.shards[maphash.String(l.seed, name)%uint64(len(l.shards))]
-}
-
-// on runs f on the lock of one name, creating it if absent and create is true
-// (else f does not run), brought up to date before and dropped afterwards if
-// nothing is left in it. Events go out when the shard is unlocked.
-func (s *Store) on(name string, create bool, f func(l *lock, t *turn)) {
-	t := turn{now: time.Now(), tokens: &s.locks.tokens}
-	sh := s.locks.shard(name)
-	sh.mu.Lock()
-	l := sh.locks[name]
-	if l == nil && create {
-		sh.sweep(t.now)
-		l = &lock{}
-		sh.locks[name] = l
-	}
-	if l != nil {
-		l.settle(&t)
-		f(l, &t)
-		if l.empty() {
-			delete(sh.locks, name)
-		}
-	}
-	sh.mu.Unlock()
-	for _, w := range t.wakes {
-		w.via.deliver(w.event)
-	}
-}
-
-// sweep looks at two names, which the map picks at random, and drops those in
-// which nothing is alive. Called for each name that is added, it bounds what
-// holders that died leave behind to a multiple of what is in use, without a
-// goroutine or a second index to keep.
-func (sh *shard) sweep(now time.Time) {
-	looked := 0
-	for name, l := range sh.locks {
-		if l.dead(now) {
-			delete(sh.locks, name)
-		}
-		if looked++; looked == 2 {
-			return
-		}
-	}
-}
-
-func (s *Store) deliver(e store.Event) {
-	s.mu.Lock()
-	sinks := s.sinks
-	s.mu.Unlock()
-	for _, k := range sinks {
-		k.call(e)
-	}
-}
-
-// ready says why an operation cannot start: the handle is closed or ctx over.
+// ready says why an operation cannot start: the handle is closed or ctx ended.
 func (s *Store) ready(ctx context.Context) error {
 	if s.closed.Load() {
 		return store.ErrClosed
@@ -134,11 +58,13 @@ func (s *Store) ready(ctx context.Context) error {
 }
 
 // Acquire implements [store.Store]. It does not block.
-func (s *Store) Acquire(ctx context.Context, req store.Request) (g store.Grant, err error) {
+func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
 	if err := s.ready(ctx); err != nil {
 		return store.Grant{}, err
 	}
-	s.on(req.Name, true, func(l *lock, t *turn) { g, err = l.acquire(t, req, s) })
+	sh, c := s.locks.begin(req.Name)
+	g, err := sh.record(req.Name, c.Now).Acquire(&c, req, s.id)
+	s.locks.end(sh, req.Name, &c)
 	return g, err
 }
 
@@ -151,7 +77,11 @@ func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
 			continue
 		}
 		results[i] = store.ErrLost
-		s.on(ref.Name, false, func(l *lock, t *turn) { results[i] = l.renew(t, ref) })
+		sh, c := s.locks.begin(ref.Name)
+		if r := sh.records[ref.Name]; r != nil {
+			results[i] = r.Renew(&c, ref)
+		}
+		s.locks.end(sh, ref.Name, &c)
 	}
 	return results
 }
@@ -162,7 +92,15 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 		return err
 	}
 	err := store.ErrLost
-	s.on(ref.Name, ref.Bury, func(l *lock, t *turn) { err = l.release(t, ref) })
+	sh, c := s.locks.begin(ref.Name)
+	r := sh.records[ref.Name]
+	if r == nil && ref.Bury {
+		r = sh.record(ref.Name, c.Now)
+	}
+	if r != nil {
+		err = r.Release(&c, ref)
+	}
+	s.locks.end(sh, ref.Name, &c)
 	return err
 }
 
@@ -171,7 +109,11 @@ func (s *Store) Break(ctx context.Context, name string) (broken int, err error) 
 	if err := s.ready(ctx); err != nil {
 		return 0, err
 	}
-	s.on(name, false, func(l *lock, t *turn) { broken = l.breakAll(t) })
+	sh, c := s.locks.begin(name)
+	if r := sh.records[name]; r != nil {
+		broken = r.Break(&c)
+	}
+	s.locks.end(sh, name, &c)
 	return broken, nil
 }
 
@@ -181,13 +123,17 @@ func (s *Store) RaiseToken(ctx context.Context, ref store.Ref, token uint64, tok
 		return 0, err
 	}
 	err = store.ErrLost
-	s.on(ref.Name, false, func(l *lock, t *turn) { raised, err = l.raise(t, ref.ID, token, tokens) })
+	sh, c := s.locks.begin(ref.Name)
+	if r := sh.records[ref.Name]; r != nil {
+		raised, err = r.Raise(&c, &s.locks.tokens, ref.ID, token, tokens)
+	}
+	s.locks.end(sh, ref.Name, &c)
 	return raised, err
 }
 
-// Incarnation implements [store.Incarnator]: the same as long as the process
-// lives, with the longest age, for nothing can have been lost before. It does
-// not block.
+// Incarnation implements [store.Incarnator]. The id is the same for as long as
+// the process lives, and the age is the longest duration: nothing can have been
+// lost before. It does not block.
 func (s *Store) Incarnation(ctx context.Context) (id string, age time.Duration, err error) {
 	return s.locks.incarnation, math.MaxInt64, s.ready(ctx)
 }
@@ -198,39 +144,37 @@ func (s *Store) Inspect(ctx context.Context, name string) (store.State, error) {
 		return store.State{}, err
 	}
 	state := store.State{Name: name}
-	s.on(name, false, func(l *lock, t *turn) { l.inspect(t, &state) })
-	state.Token = s.locks.tokens.Load()
+	sh, c := s.locks.begin(name)
+	if r := sh.records[name]; r != nil {
+		state = r.Inspect(&c, name)
+	} else {
+		state.Token = s.locks.tokens.Last()
+	}
+	s.locks.end(sh, name, &c)
 	return state, nil
 }
 
-// List implements [store.Lister]. It does not block; it copies the names of
-// one shard after the other, so it is no snapshot.
+// List implements [store.Lister]. It does not block. It copies the names of one
+// shard after another, so it is no snapshot.
 func (s *Store) List(ctx context.Context) ([]string, error) {
 	var names []string
 	for i := range s.locks.shards {
 		if err := s.ready(ctx); err != nil {
 			return nil, err
 		}
-		sh, now := &s.locks.shards[i], time.Now()
-		sh.mu.Lock()
-		for name, l := range sh.locks {
-			if l.used(now) {
-				names = append(names, name)
-			}
-		}
-		sh.mu.Unlock()
+		names = s.locks.shards[i].inUse(names, s.locks.now())
 	}
 	return names, nil
 }
 
-// Listen implements [store.Store]. Sinks run on the goroutine of the operation
-// that granted.
+// Listen implements [store.Store]. A sink runs on the goroutine of the
+// operation that caused the event.
 func (s *Store) Listen(call func(store.Event)) (stop func()) {
 	k := &sink{call}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed.Load() {
-		s.sinks = append(s.sinks[:len(s.sinks):len(s.sinks)], k)
+		s.setSinks(append(s.sinks[:len(s.sinks):len(s.sinks)], k))
 	}
 	return func() {
 		s.mu.Lock()
@@ -241,19 +185,39 @@ func (s *Store) Listen(call func(store.Event)) (stop func()) {
 				rest = append(rest, other)
 			}
 		}
-		s.sinks = rest
+		s.setSinks(rest)
+	}
+}
+
+// setSinks replaces the sinks. A handle is found by its events only while it
+// has sinks, so a handle that is dropped without Close costs nothing.
+func (s *Store) setSinks(sinks []*sink) {
+	if s.sinks = sinks; len(sinks) > 0 {
+		s.locks.handles.Store(s.id, s)
+	} else {
+		s.locks.handles.Delete(s.id)
+	}
+}
+
+// deliver calls the sinks of this handle.
+func (s *Store) deliver(e store.Event) {
+	s.mu.Lock()
+	sinks := s.sinks
+	s.mu.Unlock()
+	for _, k := range sinks {
+		k.call(e)
 	}
 }
 
 // MinTTL implements [store.Store]: 10 ms.
 func (s *Store) MinTTL() time.Duration { return minTTL }
 
-// Close implements [store.Store]. Other handles on the same locks go on; holds
-// and places taken through this one are left to their deadlines.
+// Close implements [store.Store]. Other handles on the same locks go on. Holds
+// and places taken through this handle are left to their deadlines.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed.Store(true)
-	s.sinks = nil
+	s.setSinks(nil)
 	return nil
 }

@@ -11,18 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/dlock-go/dlock/conformance"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/memory"
 )
 
 func newStore(testing.TB) store.Store { return memory.New() }
-
-func TestConformance(t *testing.T) { conformance.Run(t, newStore) }
-
-func TestConformanceInBubble(t *testing.T) {
-	conformance.RunSuite(t, conformance.Suite{New: newStore, Bubble: true})
-}
 
 // request is an exclusive request of an owner and id that n stands for.
 func request(name string, n int, ttl time.Duration) store.Request {
@@ -124,8 +117,7 @@ func TestNamesOfTheDead(t *testing.T) {
 	})
 }
 
-// TestClosedHandle: every call after Close says so. The contract leaves it
-// open; a caller in error should not look like a holder.
+// TestClosedHandle: every call after Close says so, and its peers go on.
 func TestClosedHandle(t *testing.T) {
 	s := memory.New()
 	peer := s.Peer()

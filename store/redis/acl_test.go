@@ -62,6 +62,9 @@ func TestLeastPrivilege(t *testing.T) {
 	})
 	s.Except = map[string]string{"raising/one life": "only nodes of a quorum are asked, who need the right to INFO"}
 	conformance.RunSuite(t, s)
+	indexed := func(t testing.TB) store.Store { return openListed(t, as("locker", server.Addr), 0) }
+	s.New, s.Peer = indexed, func(t testing.TB, _ store.Store) store.Store { return indexed(t) }
+	conformance.RunSuite(t, s)
 }
 
 // A node of a quorum also says since when it has been up.
@@ -198,12 +201,14 @@ func TestLeastPrivilegeEachRightNeeded(t *testing.T) {
 			}
 			user := fmt.Sprint("user-", rule, "-", i)
 			grant(t, server, user, without(all, word))
-			s, err := redis.Open(as(user, server.Addr))
 			var found []string
-			if err != nil {
-				found = append(found, err.Error())
-			} else {
-				found = use(t, s)
+			for _, listed := range []int{64, 0} { // each form of a name needs its own
+				s, err := redis.OpenListed(as(user, server.Addr), listed)
+				if err != nil {
+					found = append(found, err.Error())
+					continue
+				}
+				found = append(found, use(t, s)...)
 				s.Close()
 			}
 			switch {

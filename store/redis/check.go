@@ -167,8 +167,13 @@ func (k *checkup) foreign(node rueidis.Client) {
 			k.warn("unchecked", "no look for foreign data under the prefix: %v", err)
 			return
 		}
-		for _, key := range page.Elements {
-			kind, err := node.Do(k.ctx, node.B().Type().Key(key).Build()).ToString()
+		types := make(rueidis.Commands, len(page.Elements))
+		for i, key := range page.Elements {
+			types[i] = node.B().Type().Key(key).Build()
+		}
+		for i, answer := range node.DoMulti(k.ctx, types...) {
+			key := page.Elements[i]
+			kind, err := answer.ToString()
 			if err != nil {
 				k.warn("unchecked", "no look for foreign data under the prefix: %v", err)
 				return

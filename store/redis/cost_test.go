@@ -63,11 +63,10 @@ func TestCallsOfALoneHold(t *testing.T) {
 	server.MustDo("CONFIG", "RESETSTAT")
 	use()
 	want := map[string]int{
-		"evalsha": 3,
-		"hlen":    1 + 1 + 1,                                // each
-		"time":    1, "set": 1, "hset": 1, "pexpire": 1 + 1, // acquire, and the last for renew
+		"evalsha": 2,                                                   // acquire, renew
+		"hlen":    1, "time": 1, "set": 1, "hset": 1, "pexpire": 1 + 1, // acquire, and the last for renew
 		"hexists": 1, // renew
-		"hdel":    1, // release
+		"hdel":    1, // release, which is no script
 	}
 	if got := commands(server); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("commands of an acquire, a renew and a release:\ngot  %v\nwant %v", got, want)
@@ -98,19 +97,13 @@ func TestCallsOfAPlace(t *testing.T) {
 		}
 		for waiters, want := range []map[string]int{
 			{
-				"evalsha": 1, "hlen": 1, "get": 1, "time": 1, "hgetall": 1, "pexpiretime": 1, "zcard": 1,
-				"zadd": 1, "hset": 1, "pexpireat": 2,
+				"evalsha": 1, "hlen": 1, "get": 1, "time": 1, "hgetall": 1, "pexpiretime": 1,
+				"hset": 1, "hdel": 1, "pexpireat": 1,
 			},
-			{
-				"evalsha": 1, "hlen": 1, "get": 1, "time": 1, "hmget": 1, "zrange": 1,
-				"zadd": 1, "hset": 1, "pexpireat": 2, "zrank": 1,
-			},
+			{"evalsha": 1, "hlen": 1, "get": 1, "time": 1, "hmget": 1, "hset": 1, "pexpireat": 1},
 		} {
 			req := newRequest(1 + waiters)
 			req.Name, req.Mode, req.Queue = held.Name, waits, true
-			if waits == store.Shared { // a look whether it can join
-				want = with(want, "time", []string{"hgetall", "hmget"}[waiters])
-			}
 			server.MustDo("CONFIG", "RESETSTAT")
 			if g, err := s.Acquire(t.Context(), req); err != nil || g.Position != 1+waiters {
 				t.Fatal(g, err)
@@ -152,12 +145,12 @@ func TestCallsOfReaders(t *testing.T) {
 	if err := acquire(0)(); err != nil {
 		t.Fatal(err)
 	}
-	join := map[string]int{"evalsha": 1, "hlen": 1, "time": 1, "set": 1, "hset": 1, "zadd": 1, "pexpireat": 2, "zcard": 1}
-	part := map[string]int{"evalsha": 1, "hlen": 1, "zrange": 1, "hmget": 1, "time": 1, "zcard": 1, "hdel": 1, "pexpireat": 1}
-	counted("joins", 1, with(join, "hgetall", "pexpiretime"), acquire(1))
+	join := map[string]int{"evalsha": 1, "hlen": 1, "time": 1, "set": 1, "hset": 1, "pexpireat": 1}
+	leave := map[string]int{"evalsha": 1, "hlen": 1, "hmget": 1, "time": 1, "hset": 1, "pexpireat": 1}
+	counted("joins", 1, with(join, "hgetall", "pexpiretime", "hdel"), acquire(1))
 	counted("joins", 2, with(join, "hmget"), acquire(2))
-	counted("leaves", 2, with(part, "zrange", "zrem", "hset", "pexpireat"), release(0))
-	counted("leaves", 1, with(part, "hget", "del"), release(2))
+	counted("leaves", 2, leave, release(0))
+	counted("leaves", 1, with(leave, "hdel"), release(2))
 	counted("leaves", 0, map[string]int{"evalsha": 1, "hlen": 1, "hdel": 1}, release(1))
 }
 
@@ -169,12 +162,12 @@ func TestCallsOfAHandOver(t *testing.T) {
 	s := open(t, server.URL())
 	want := map[int]map[string]int{
 		1: {
-			"evalsha": 1, "hlen": 1, "zrange": 1, "hmget": 1, "time": 1, // looks
-			"set": 1, "hset": 1, "hdel": 1, "del": 1, "pexpire": 1, "spublish": 1,
+			"evalsha": 1, "hlen": 1, "hmget": 1, "time": 1, // looks
+			"set": 1, "hset": 1, "hdel": 1, "pexpireat": 1, "spublish": 1,
 		},
 		2: {
-			"evalsha": 1, "hlen": 1, "zrange": 1, "zmscore": 1, "hmget": 1, "time": 1, "hget": 1,
-			"set": 1, "zrem": 1, "zadd": 1, "hdel": 1, "hset": 1, "pexpireat": 2, "spublish": 1,
+			"evalsha": 1, "hlen": 1, "hmget": 1, "time": 1,
+			"set": 1, "hset": 1, "pexpireat": 1, "spublish": 1,
 		},
 	}
 	for _, waiters := range []int{1, 1, 2} { // the first makes the token counter and loads the script

@@ -16,16 +16,29 @@ import (
 // when they have it, and else it has to be released.
 var ErrTooFewReplicas = errors.New("redis: not confirmed by enough replicas")
 
+// ErrNotRun: the server did not run a request, for a reason that it says and that may
+// pass: it has too few replicas to write, is a replica itself, cannot write to its
+// disk, or is busy in a script. The contract has such an answer count as unknown, so
+// that the caller asks again. The store knows better and buries no id for it.
+var ErrNotRun = errors.New("redis: the server did not run the request")
+
+// What a server says then.
+var refusesNow = []string{"NOREPLICAS", "READONLY", "MISCONF", "BUSY"}
+
 // What a server says when it did not run a call because it cannot just now,
 // though it may a moment later: a slot's keys are on two nodes or on another one
 // (rueidis follows such a redirection, but not on a dedicated connection), a
 // part of the cluster has no master, the data set is loading, a replica is cut
 // off.
-var passing = []string{"TRYAGAIN", "MOVED", "ASK", "CLUSTERDOWN", "LOADING", "MASTERDOWN"}
+var notNow = []string{"TRYAGAIN", "MOVED", "ASK", "CLUSTERDOWN", "LOADING", "MASTERDOWN"}
 
 // What it says when it did not run a call and will not run the next one either:
 // no right to, wrong password, memory full.
 var refusals = []string{"NOPERM", "NOAUTH", "WRONGPASS", "OOM"}
+
+// indexedReply is what a script says that was called without the key of an indexed
+// name. It has not run.
+const indexedReply = "DLOCKINDEXED"
 
 // foreignReply is how the scripts' own errors begin, about data that is not theirs.
 const foreignReply = "DLOCKFOREIGN"
@@ -43,7 +56,7 @@ func foreign(text string) bool {
 	switch {
 	case hasCode(text, foreignReply, "WRONGTYPE"):
 		return true
-	case refused(text), hasCode(text, passing...), strings.Contains(text, "SCRIPT KILL"),
+	case refused(text), hasCode(text, notNow...), strings.Contains(text, "SCRIPT KILL"),
 		strings.HasPrefix(text, "Script attempted to "): // a key that moves to another node; half of it may be done
 		return false
 	}
@@ -72,7 +85,7 @@ func hasCode(text string, codes ...string) bool {
 
 // notRun: the server certainly did not run the call, and may do so soon. Or
 // rueidis knows no server for the slot and has not sent it.
-func notRun(err error) bool { return replyIs(err, passing...) || errors.Is(err, rueidis.ErrNoSlot) }
+func notRun(err error) bool { return replyIs(err, notNow...) || errors.Is(err, rueidis.ErrNoSlot) }
 
 // outcome turns what rueidis returned into what the contract says: a sentinel
 // for "certainly not", anything else for unknown. The text of a reply is kept;
@@ -89,6 +102,8 @@ func (s *Store) outcome(err error) error {
 		return fmt.Errorf("redis: %w: %w", store.ErrForeignKey, err)
 	case said && refused(reply.Error()):
 		return fmt.Errorf("redis: %w: %w", store.ErrRefused, err)
+	case said && hasCode(reply.Error(), refusesNow...):
+		return fmt.Errorf("%w: %w", ErrNotRun, err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	}

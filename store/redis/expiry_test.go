@@ -16,7 +16,14 @@ import (
 func TestKeysExpireWithTheLastEntry(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	s := open(t, server.URL())
+	for _, listed := range []int{0, 64} {
+		keysExpireWithTheLastEntry(t, server, listed)
+		server.MustDo("FLUSHALL")
+	}
+}
+
+func keysExpireWithTheLastEntry(t *testing.T, server *redistest.Server, listed int) {
+	s := openListed(t, server.URL(), listed)
 	const short, long = 10 * time.Second, 30 * time.Second
 	for i, patience := range [][]time.Duration{{short, long}, {long, short}} {
 		held := want(strconv.Itoa(i), 1)
@@ -31,6 +38,10 @@ func TestKeysExpireWithTheLastEntry(t *testing.T) {
 		}
 		require.NoError(t, s.Release(bounded(t), of(held)))
 		for _, key := range redis.KeysOf(held.Name)[1:] {
+			if listed > 0 && key == redis.KeysOf(held.Name)[2] {
+				require.Equal(t, "0", server.MustDo("EXISTS", key), "a listed name has one key")
+				continue
+			}
 			ms, err := strconv.Atoi(server.MustDo("PTTL", key))
 			require.NoError(t, err)
 			require.InDelta(t, long, time.Duration(ms)*time.Millisecond, float64(slack), "%s with %v", key, patience)

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/redis/rueidis"
 
@@ -11,7 +12,27 @@ import (
 
 // KeysOf are the keys of a name: the counter of its partition, its lock, and
 // what else the format has.
-func KeysOf(name string) []string { return newLayout("dlock").keys(name) }
+func KeysOf(name string) []string {
+	n := newLayout("dlock").of(name)
+	return []string{n.counter, n.lock, n.order}
+}
+
+// scriptsByLimit are the scripts for each limit of the listed form, made once: to make
+// them takes longer than most tests.
+var scriptsByLimit sync.Map
+
+// OpenListed is Open with another limit of the listed form.
+func OpenListed(url string, listed int) (*Store, error) {
+	s, err := Open(url)
+	if err == nil {
+		made, ok := scriptsByLimit.Load(listed)
+		if !ok {
+			made, _ = scriptsByLimit.LoadOrStore(listed, newScripts(listed))
+		}
+		s.scripts = made.(*scripts)
+	}
+	return s, err
+}
 
 // Partition is the partition of a name.
 func Partition(name string) int { return partition(name) }
@@ -30,7 +51,15 @@ func TryChannels(ctx context.Context, s *Store, name string) error {
 
 // Hints is how many requests s keeps in mind, because their grants may be pushed.
 func Hints(s *Store) int {
-	s.hints.mu.Lock()
-	defer s.hints.mu.Unlock()
-	return len(s.hints.waiting)
+	s.queuedHere.mu.Lock()
+	defer s.queuedHere.mu.Unlock()
+	return len(s.queuedHere.waiting)
+}
+
+// PartitionSlots are the slots of the partitions.
+func PartitionSlots() (slots []int) {
+	for _, start := range newLayout("dlock").start {
+		slots = append(slots, Slot(start))
+	}
+	return slots
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // LockKey is the key of a name's lock.
-func LockKey(name string) string { return newLayout("dlock").keys(name)[1] }
+func LockKey(name string) string { return newLayout("dlock").of(name).lock }
 
 // Slot is the cluster slot of a key with a hash tag: CRC-16 (XMODEM) of the tag
 // modulo 16384, as in the Redis Cluster specification.
@@ -32,12 +32,11 @@ func Slot(key string) int {
 
 // AcquireCommand is the command that s sends for a request.
 func AcquireCommand(c rueidis.Client, s *Store, req store.Request) rueidis.Completed {
-	keys, args := s.acquireArgs(req)
-	return acquireScript.bySHA(c, keys, args)
+	n := s.keys.of(req.Name)
+	return s.scripts.acquire.bySHA(c, n.keys(), s.acquireArgs(req))
 }
 
-// ReleaseCommand is the command that s sends for a release.
+// ReleaseCommand is the command that s sends for the release of a lone hold.
 func ReleaseCommand(c rueidis.Client, s *Store, ref store.Ref) rueidis.Completed {
-	keys, args := s.releaseArgs(ref)
-	return releaseScript.bySHA(c, keys, args)
+	return deleteLone(c, s.keys.of(ref.Name), ref.ID)
 }

@@ -2,6 +2,7 @@ package redis_test
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -72,12 +73,13 @@ func TestFault54ForgedMessages(t *testing.T) {
 	}
 }
 
+// idOfALine is an id as the forms of a name have it: of a lone hold, or in a list.
+var idOfALine = regexp.MustCompile(`L:([0-9a-f]{32})|([0-9a-f]{32}) [0-9]{13} `)
+
 // ids returns those that the server knows of a lock, in one string.
 func (s *site) ids(name string) (ids string) {
-	for _, field := range strings.Fields(s.server.MustDo("HKEYS", redis.LockKey(name))) {
-		if id, ok := strings.CutPrefix(field, "i:"); ok {
-			ids += id
-		}
+	for _, id := range idOfALine.FindAllStringSubmatch(s.server.MustDo("HGETALL", redis.LockKey(name)), -1) {
+		ids += id[1] + id[2]
 	}
 	return ids
 }

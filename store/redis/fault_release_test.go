@@ -82,7 +82,7 @@ func TestFault07StaleReleaseAfterNewAcquire(t *testing.T) {
 		if _, err := h.Acquire(t.Context(), first); err != nil {
 			t.Fatal(err)
 		}
-		s.on(release, redistest.Hold, 1)
+		s.on(deletion, redistest.Hold, 1)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		locktest.MustBe(t, h.Release(ctx, locktest.RefTo(first)), context.DeadlineExceeded)
@@ -114,7 +114,7 @@ func TestFault07StaleReleaseAfterNewAcquire(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.on(release, redistest.Hold, 1)
+		s.on(deletion, redistest.Hold, 1)
 		locktest.MustBe(t, first.Unlock(), dlock.ErrUnavailable)
 		locktest.Poll(t, "a release that has overtaken", locktest.Patience, func() bool { return len(s.keys()) == 0 })
 		second, err := lock.LockContext(t.Context())

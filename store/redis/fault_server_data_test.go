@@ -111,6 +111,7 @@ func TestFault17Deleted(t *testing.T) {
 	server := redistest.Start(t)
 	forms := map[string]func(a, b *program, name string) (*dlock.Hold, *turn){
 		"with a waiter": func(a, b *program, name string) (*dlock.Hold, *turn) { return a.take(name), b.queue(name) },
+		"indexed":       func(a, b *program, name string) (*dlock.Hold, *turn) { return a.take(name), b.queue(name) },
 		"alone":         func(a, _ *program, name string) (*dlock.Hold, *turn) { return a.take(name), nil },
 	}
 	for form, begin := range forms {
@@ -119,10 +120,15 @@ func TestFault17Deleted(t *testing.T) {
 				t.Parallel()
 				name := fmt.Sprint(form, i)
 				key := redis.KeysOf(name)[i]
-				a, b := startProgram(t, server.URL()), startProgram(t, server.URL())
+				listed := 64
+				if form == "indexed" {
+					listed = 0
+				}
+				a, b := startProgramOn(t, openListed(t, server.URL(), listed)), startProgramOn(t, openListed(t, server.URL(), listed))
 				h, w := begin(a, b, name)
 				if tell(t, server, "DEL", key) == "0" {
-					require.Nil(t, w, "%s is not there", key)
+					require.NotEqual(t, "indexed", form, "%s is not there", key)
+					require.Equal(t, 2, i, "%s is not there", key)
 					require.NoError(t, h.Unlock())
 					return
 				}

@@ -105,7 +105,7 @@ func TestFault32OverwrittenWhileHeld(t *testing.T) {
 			key := redis.LockKey(kind)
 			began := time.Now()
 			// At once, or the waiter would be quicker.
-			planted := plant(key, "i:x", "1", "o:y", "z", "holds", "1")
+			planted := plant(key, "L:x", "1", "o:y", "z", "holds", "1")
 			const overwrite = "redis.call('DEL', KEYS[1]) return redis.call(unpack(ARGV))"
 			tell(t, server, append([]string{"EVAL", overwrite, "1", key}, planted...)...)
 			require.ErrorIs(t, w.fails(began, byAsking), dlock.ErrForeignKey)
@@ -129,9 +129,13 @@ func TestFault33ForeignWithoutExpiry(t *testing.T) {
 		{"HSET", "field", "value"},
 		{"HSET", "field", "value", "other", "value"},
 		{"HSET", "a", "b", "c", "d", "e", "f"},
-		{"HSET", "o:" + want("", 1).Owner, "1", "i:" + want("", 1).ID, "x " + want("", 1).Owner + " 1 1 no expiry"},
-		{"HSET", "o:owner", "1", "i:0123456789abcdef0123456789abcdef", "not the record of a hold"},
+		{"HSET", "L:" + want("", 1).ID, "1 x " + want("", 1).Owner + " no expiry"},
+		{"HSET", "L:0123456789abcdef0123456789abcdef", "not the record of a hold"},
+		{"HSET", "holds", "", "waits", "garbage"},
+		{"HSET", "holds", "garbage\n", "waits", ""},
 		{"HSET", "holds", "1", "exclusive", "1", "serial", "1"},
+		{"HSET", "counts", "1 1 1", "E:a", "b"},
+		{"HSET", "o:" + want("", 1).Owner, "1", "i:" + want("", 1).ID, "x " + want("", 1).Owner + " 1 1 the form of version 0.1"},
 	} {
 		name := fmt.Sprint(i)
 		key := redis.LockKey(name)
@@ -230,11 +234,12 @@ func script(garbage []byte, name string) (commands [][]string) {
 	}
 	ms := fmt.Sprint(time.Now().Add(time.Minute).UnixMilli())
 	words := []string{
-		"i:" + r.ID, "o:" + r.Owner, "t:" + r.Owner, "w:" + r.Owner, "i:" + w.ID, "w:" + w.Owner, "holds", "exclusive", "serial",
-		"x " + r.Owner + " 17 1 label", "s " + r.Owner + " 17 1 label", "x " + w.Owner + " 1 2000 channel label", "b",
+		"E:" + r.ID, "L:" + r.ID, "T:" + r.Owner, "W:" + r.Owner, "E:" + w.ID, "W:" + w.Owner, "holds", "waits", "counts",
+		"17 x " + r.Owner + " label", "1 17 s " + r.Owner + " label", "1 1 x " + w.Owner + " 2000 abcdef label", "b",
 		"1", "0", "-1", "2", "x17=1", "s17=1", "s17=1 s18=1", r.ID, r.ID + " " + w.ID, "h:" + r.ID, "q:" + w.ID, "d:" + w.ID, "h:x", "q:", "d:",
 		"", "x", "nan", "inf", "-inf", "1e300", "99999999999999999999", "9007199254740992", "9007199254740991", "1.5", "0x10", ms, "-4503599627370495",
-		"-4503599627370496", "1125899906842624", "1127695205617664", "\x00\xff\r\n", strings.Repeat("9", 400), "i:", "o:", "o:a b", "i:zz",
+		"-4503599627370496", "1125899906842624", "1127695205617664", "\x00\xff\r\n", strings.Repeat("9", 400), "E:", "L:", "buried", "L:zz",
+		r.ID + " " + ms + " 17 x " + r.Owner + " label\n", w.ID + " " + ms + " 1 x " + w.Owner + " 2000 abcdef label\n", "2 1 17", "1 0 3", r.ID + " 1.5e300000000 17 x o \n",
 	}
 	scores := []string{"1", "0", "-1", "inf", "-inf", "1e300", ms, "1.5", "-4503599627370495", "-4503599627370494", "1125899906842625", "1127695205617664", "9007199254740992"}
 	word := func() string {
@@ -290,31 +295,31 @@ func script(garbage []byte, name string) (commands [][]string) {
 func FuzzFault43Garbage(f *testing.F) {
 	for kind := range byte(9) {
 		for key := range byte(3) {
-			for before := range byte(4) {
+			for _, before := range []byte{0, 1, 2, 3, 128, 129, 130, 131} {
 				f.Add([]byte{before, key, kind, 1, 13, 9, 28, 31})
 				f.Add([]byte{before, key, kind, 2, 6, 31, 7, 33, 8, 34})
 			}
 		}
 	}
-	f.Add([]byte{2, 1, 10, 0, 0})                         // the record of the hold is gone
-	f.Add([]byte{2, 1, 10, 0, 4})                         // that of the waiter
-	f.Add([]byte{2, 1, 4, 0, 6, 16})                      // holds = 2
-	f.Add([]byte{2, 1, 4, 0, 7, 15})                      // exclusive = -1
-	f.Add([]byte{2, 1, 4, 0, 8, 36})                      // serial near 2^53
-	f.Add([]byte{2, 1, 4, 0, 8, 33})                      // serial = 1e300
-	f.Add([]byte{2, 1, 4, 0, 1, 28})                      // a count that is no number
-	f.Add([]byte{2, 1, 4, 0, 3, 28})                      // nobody waits
-	f.Add([]byte{2, 1, 4, 0, 2, 28})                      // tokens
-	f.Add([]byte{2, 2, 7, 0, 3, 22})                      // a deadline of inf
-	f.Add([]byte{2, 2, 7, 0, 5, 22})                      // of 1e300
-	f.Add([]byte{2, 2, 7, 0, 7, 22})                      // of 1.5
-	f.Add([]byte{2, 2, 7, 0, 4, 23})                      // a place of -inf
-	f.Add([]byte{2, 2, 7, 0, 3, 24})                      // a waiter's deadline of inf
-	f.Add([]byte{2, 2, 7, 0, 6, 25})                      // a hold nobody knows
-	f.Add([]byte{2, 2, 7, 0, 0, 26})                      // a place of nobody
-	f.Add([]byte{2, 2, 7, 0, 10, 29})                     // a member of no kind
-	f.Add([]byte{2, 1, 10, 0, 1})                         // a count is gone
-	f.Add([]byte{2, 1, 4, 0, 1, 33})                      // it is 1e300
+	f.Add([]byte{130, 1, 10, 0, 0})                       // the record of the hold is gone
+	f.Add([]byte{130, 1, 10, 0, 4})                       // that of the waiter
+	f.Add([]byte{130, 1, 4, 0, 6, 16})                    // holds = 2
+	f.Add([]byte{130, 1, 4, 0, 7, 15})                    // exclusive = -1
+	f.Add([]byte{130, 1, 4, 0, 8, 36})                    // serial near 2^53
+	f.Add([]byte{130, 1, 4, 0, 8, 33})                    // serial = 1e300
+	f.Add([]byte{130, 1, 4, 0, 1, 28})                    // a count that is no number
+	f.Add([]byte{130, 1, 4, 0, 3, 28})                    // nobody waits
+	f.Add([]byte{130, 1, 4, 0, 2, 28})                    // tokens
+	f.Add([]byte{130, 2, 7, 0, 3, 22})                    // a deadline of inf
+	f.Add([]byte{130, 2, 7, 0, 5, 22})                    // of 1e300
+	f.Add([]byte{130, 2, 7, 0, 7, 22})                    // of 1.5
+	f.Add([]byte{130, 2, 7, 0, 4, 23})                    // a place of -inf
+	f.Add([]byte{130, 2, 7, 0, 3, 24})                    // a waiter's deadline of inf
+	f.Add([]byte{130, 2, 7, 0, 6, 25})                    // a hold nobody knows
+	f.Add([]byte{130, 2, 7, 0, 0, 26})                    // a place of nobody
+	f.Add([]byte{130, 2, 7, 0, 10, 29})                   // a member of no kind
+	f.Add([]byte{130, 1, 10, 0, 1})                       // a count is gone
+	f.Add([]byte{130, 1, 4, 0, 1, 33})                    // it is 1e300
 	f.Add([]byte{0, 1, 4, 1, 0, 9, 1, 13, 1, 11, 0, 200}) // a lone hold that was planted
 	server := redistest.Start(f)
 	admin := server.Client() // the methods of server are for f
@@ -322,7 +327,11 @@ func FuzzFault43Garbage(f *testing.F) {
 		_ = admin.Do(context.Background(), admin.B().Arbitrary(args...).Build()).Error()
 	}
 	f.Fuzz(func(t *testing.T, garbage []byte) {
-		s := open(t, server.URL())
+		listed := 64
+		if len(garbage) > 0 && garbage[0] >= 128 {
+			listed = 0
+		}
+		s := openListed(t, server.URL(), listed)
 		const name = "garbage"
 		tell("FLUSHALL")
 		if len(garbage) > 0 {

@@ -17,7 +17,7 @@ import (
 func TestFault43PartsOfALock(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	s := listening(t, server.URL())
+	s := openListed(t, server.URL(), 0)
 	ask := func(name string, n int, place time.Duration) (store.Grant, error) {
 		req := want(name, n)
 		req.Queue, req.WaitTTL = true, place
@@ -51,8 +51,11 @@ func TestFault43PartsOfALock(t *testing.T) {
 	time.Sleep(25 * time.Millisecond) // time of the server, which nothing here can move
 	held("hold", 3)
 
+	listed := listening(t, server.URL())
 	staysAsItIs(t, server, "x", func(name string) error {
-		_, err := ask(name, 2, time.Minute)
+		req := want(name, 2)
+		req.Queue = true
+		_, err := listed.Acquire(bounded(t), req)
 		return err
 	})
 }
@@ -62,11 +65,18 @@ func staysAsItIs(t *testing.T, server *redistest.Server, mode string, ask func(n
 	t.Helper()
 	owner, id := want("", 1).Owner, want("", 1).ID
 	for i, fields := range [][]string{
-		{"o:" + owner, "1", "i:" + id, "not the record of a hold"},
-		{"owner", "1", "i:" + id, mode + " " + owner + " 1 1 label"},
-		{"o:" + owner, "1", "i:z", mode + " " + owner + " 1 1 label"},
+		{"L:" + id, "not the record of a hold"},
+		{"L:" + id, mode + " 1 " + owner + " label"},
+		{"L:z", "1 " + mode + " " + owner + " label"},
+		{"L:" + id + "0", "1 " + mode + " " + owner + " label"},
+		{"L:" + id, "1 " + mode + " " + owner + " label", "other", "field"},
+		{"holds", id + " 9999999999999 1 " + mode + " " + owner + " label", "waits", ""},
+		{"holds", id + " 999999999999x 1 " + mode + " " + owner + " label\n", "waits", ""},
+		{"holds", id + " 9999999999999 1 y " + owner + " label\n", "waits", ""},
+		{"holds", "z\n", "waits", ""},
+		{"holds", "", "waits", "z\n"},
 	} {
-		name := fmt.Sprint("words ", i)
+		name := fmt.Sprint("words ", mode, i)
 		key := redis.LockKey(name)
 		server.MustDo(append([]string{"HSET", key}, fields...)...)
 		server.MustDo("PEXPIRE", key, "60000")
@@ -81,7 +91,7 @@ func staysAsItIs(t *testing.T, server *redistest.Server, mode string, ask func(n
 func TestFault43PartsOfReaders(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	s := listening(t, server.URL())
+	s := openListed(t, server.URL(), 0)
 	reader := func(name string, n int) store.Request {
 		req := want(name, n)
 		req.Mode = store.Shared
@@ -104,7 +114,7 @@ func TestFault43PartsOfReaders(t *testing.T) {
 		"the order":         func(name string) { server.MustDo("DEL", redis.KeysOf(name)[2]) },
 		"one of the order":  func(name string) { server.MustDo("ZREM", redis.KeysOf(name)[2], "h:"+reader("", 1).ID) },
 		"the hash":          func(name string) { server.MustDo("DEL", redis.LockKey(name)) },
-		"the hash's counts": func(name string) { server.MustDo("HDEL", redis.LockKey(name), "holds", "exclusive", "serial") },
+		"the hash's counts": func(name string) { server.MustDo("HDEL", redis.LockKey(name), "counts") },
 	} {
 		for _, others := range []int{1, 2} {
 			name := fmt.Sprint(what, others)
@@ -132,8 +142,9 @@ func TestFault43PartsOfReaders(t *testing.T) {
 		}
 	}
 
+	listed := open(t, server.URL())
 	staysAsItIs(t, server, "s", func(name string) error {
-		_, err := s.Acquire(bounded(t), reader(name, 2))
+		_, err := listed.Acquire(bounded(t), reader(name, 2))
 		return err
 	})
 }

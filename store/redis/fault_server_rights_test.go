@@ -185,7 +185,7 @@ func TestFault35RightsTakenAway(t *testing.T) {
 	h, other := a.take("a"), a.take("b")
 	w := b.queue("a")
 	began := time.Now()
-	server.MustDo("ACL", "SETUSER", "locker", "-evalsha", "-eval")
+	server.MustDo("ACL", "SETUSER", "locker", "-evalsha", "-eval", "-hdel")
 	require.ErrorIs(t, other.Unlock(), dlock.ErrUnavailable)
 	told(t, h, began, lease+slack)
 	require.Contains(t, a.said.String(), "NOPERM")

@@ -200,9 +200,19 @@ func TestFault25ClusterDown(t *testing.T) {
 // keys at once waits until they are together.
 func TestFault26SlotMovesWhileHeld(t *testing.T) {
 	t.Parallel()
+	for form, c := range map[string]struct{ listed, keys int }{"listed": {64, 3}, "indexed": {0, 4}} {
+		t.Run(form, func(t *testing.T) {
+			t.Parallel()
+			slotMovesWhileHeld(t, c.listed, c.keys)
+		})
+	}
+}
+
+func slotMovesWhileHeld(t *testing.T, listed, keys int) {
 	const short = 1500 * time.Millisecond
 	servers := redistest.StartCluster(t, false)
-	a, b := startProgram(t, servers.URL(), withTTL(short)), startProgram(t, servers.URL(), withTTL(short))
+	a := startProgramOn(t, openListed(t, servers.URL(), listed), withTTL(short))
+	b := startProgramOn(t, openListed(t, servers.URL(), listed), withTTL(short))
 	alone := a.take("a")
 	name := relative("a")
 	withQueue := a.take(name)
@@ -231,7 +241,7 @@ func TestFault26SlotMovesWhileHeld(t *testing.T) {
 			break
 		}
 	}
-	require.GreaterOrEqual(t, moved, 4)
+	require.GreaterOrEqual(t, moved, keys)
 	servers.EndMove(slot, to)
 	ended := time.Now()
 	require.NoError(t, <-outcomes)

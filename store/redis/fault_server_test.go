@@ -48,8 +48,14 @@ var programs atomic.Int64
 // startProgram opens a URL for a client that is closed when the test ends.
 func startProgram(t *testing.T, url string, change ...func(*dlock.Options)) *program {
 	t.Helper()
+	return startProgramOn(t, open(t, url), change...)
+}
+
+// startProgramOn is startProgram with a handle that is open.
+func startProgramOn(t *testing.T, s *redis.Store, change ...func(*dlock.Options)) *program {
+	t.Helper()
 	p := &program{
-		t: t, store: open(t, url), said: &transcript{},
+		t: t, store: s, said: &transcript{},
 		label: fmt.Sprint("program ", programs.Add(1)),
 	}
 	opts := &dlock.Options{

@@ -2,6 +2,8 @@ package redis_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,6 +40,8 @@ const (
 	acquire = "acquire"
 	renew   = "renew"
 	release = "release"
+	// deletion is the command that releases a lone hold. It is planned as a script is.
+	deletion = "HDEL"
 )
 
 // newSite starts the server and has it learn the scripts, so that a call is one
@@ -55,7 +59,16 @@ func newSite(t *testing.T, config ...string) *site {
 	}{
 		{acquire, func() error { _, err := h.Acquire(t.Context(), req); return err }},
 		{renew, func() error { return h.Renew(t.Context(), []store.Ref{locktest.RefTo(req)})[0] }},
-		{release, func() error { return h.Release(t.Context(), locktest.RefTo(req)) }},
+		{release, func() error {
+			if err := h.Release(t.Context(), locktest.RefTo(req)); err != nil {
+				return err
+			}
+			// It was deleted by HDEL. The script is asked when there is nothing to delete.
+			if err := h.Release(t.Context(), locktest.RefTo(req)); !errors.Is(err, store.ErrLost) {
+				return fmt.Errorf("a second release: %w", err)
+			}
+			return nil
+		}},
 	} {
 		s.proxy.Plan(func(_ int, args []string) redistest.Action {
 			if args[0] == "EVALSHA" {
@@ -93,10 +106,13 @@ func (s *site) plan(f func(script string, n int) redistest.Action) {
 	s.sent = sent
 	s.mu.Unlock()
 	s.proxy.Plan(func(_ int, args []string) redistest.Action {
-		script := s.shas[args[1]]
-		keys, _ := strconv.Atoi(args[2])
+		script, rest := deletion, args[1:]
+		if args[0] != deletion {
+			keys, _ := strconv.Atoi(args[2])
+			script, rest = s.shas[args[1]], args[3+keys:]
+		}
 		s.mu.Lock()
-		sent[script] = append(sent[script], args[3+keys:])
+		sent[script] = append(sent[script], rest)
 		n := len(sent[script])
 		s.mu.Unlock()
 		return f(script, n)
@@ -222,8 +238,14 @@ func (s *site) keys() []string {
 // scriptCalls is how many script calls the server has run.
 func scriptCalls(t *testing.T, server *redistest.Server) (n int) {
 	t.Helper()
+	return commandCalls(t, server, "eval") // and evalsha
+}
+
+// commandCalls is how many commands the server has run whose names begin so.
+func commandCalls(t *testing.T, server *redistest.Server, prefix string) (n int) {
+	t.Helper()
 	for line := range strings.Lines(server.MustDo("INFO", "commandstats")) {
-		if rest, ok := strings.CutPrefix(line, "cmdstat_eval"); ok { // eval and evalsha
+		if rest, ok := strings.CutPrefix(line, "cmdstat_"+prefix); ok {
 			_, count, _ := strings.Cut(rest, "calls=")
 			count, _, _ = strings.Cut(count, ",")
 			calls, err := strconv.Atoi(count)

@@ -14,32 +14,50 @@ import (
 const shown = "6"
 
 // Inspect implements [store.Store]. It takes one round trip, whose length and
-// cost to the server grow with the number of holders and waiters.
+// cost to the server grow with the number of holders and waiters. It writes nothing,
+// unless an entry has died: then it deletes that first, if the server lets it, because
+// a waiter may be granted by that.
 func (s *Store) Inspect(ctx context.Context, name string) (store.State, error) {
-	if err := s.ready(ctx); err != nil {
-		return store.State{}, err
+	state, dead, err := s.look(ctx, name)
+	if err != nil || !dead || s.deleteDead(ctx, name) != nil {
+		return state, err
 	}
-	reply, err := s.run(ctx, inspectScript, s.keys.keys(name), []string{shown})
+	state, _, err = s.look(ctx, name)
+	return state, err
+}
+
+// deleteDead deletes the dead entries of a name and promotes.
+func (s *Store) deleteDead(ctx context.Context, name string) error {
+	_, err := s.number(ctx, s.scripts.settle, name)
+	return err
+}
+
+// look reports the live entries of a name, and whether there are dead ones.
+func (s *Store) look(ctx context.Context, name string) (state store.State, dead bool, err error) {
+	if err := s.ready(ctx); err != nil {
+		return state, false, err
+	}
+	reply, err := s.run(ctx, s.scripts.inspect, s.keys.of(name), []string{shown})
 	if err != nil {
-		return store.State{}, s.outcome(err)
+		return state, false, s.outcome(err)
 	}
 	parts, err := reply.ToArray()
-	if err != nil || len(parts) != 3 {
-		return store.State{}, unexpected("inspect", err)
+	if err != nil || len(parts) != 4 {
+		return state, false, unexpected("inspect", err)
 	}
-	state := store.State{Name: name}
 	token, err := parts[0].AsInt64()
 	if err != nil {
-		return store.State{}, unexpected("inspect", err)
+		return state, false, unexpected("inspect", err)
 	}
-	state.Token = uint64(token)
-	if state.Holders, err = entries(parts[1]); err != nil {
-		return store.State{}, unexpected("inspect", err)
+	state = store.State{Name: name, Token: uint64(token)}
+	if state.Holders, err = entries(parts[1]); err == nil {
+		state.Queue, err = entries(parts[2])
 	}
-	if state.Queue, err = entries(parts[2]); err != nil {
-		return store.State{}, unexpected("inspect", err)
+	if err != nil {
+		return store.State{}, false, unexpected("inspect", err)
 	}
-	return state, nil
+	n, err := parts[3].AsInt64()
+	return state, err == nil && n == 1, nil
 }
 
 func entries(reply rueidis.RedisMessage) ([]store.Entry, error) {
@@ -82,7 +100,7 @@ func entry(reply rueidis.RedisMessage) (e store.Entry, err error) {
 	}
 	e = store.Entry{
 		ID: text(0), Owner: text(1), Token: uint64(number(3)),
-		Remaining: time.Duration(number(4)) * time.Millisecond, Label: text(5),
+		Remaining: time.Duration(number(4)) * time.Millisecond, Label: unescape(text(5)),
 	}
 	if text(2) == "s" {
 		e.Mode = store.Shared
@@ -92,7 +110,7 @@ func entry(reply rueidis.RedisMessage) (e store.Entry, err error) {
 
 // Break implements [store.Breaker]. It takes one round trip.
 func (s *Store) Break(ctx context.Context, name string) (broken int, err error) {
-	return s.number(ctx, breakScript, name)
+	return s.number(ctx, s.scripts.breaking, name)
 }
 
 // number runs a script that returns one.
@@ -100,7 +118,7 @@ func (s *Store) number(ctx context.Context, sc *script, name string) (int, error
 	if err := s.ready(ctx); err != nil {
 		return 0, err
 	}
-	reply, err := s.run(ctx, sc, s.keys.keys(name), nil)
+	reply, err := s.run(ctx, sc, s.keys.of(name), nil)
 	if err != nil {
 		return 0, s.outcome(err)
 	}
@@ -131,7 +149,7 @@ func (s *Store) List(ctx context.Context) ([]string, error) {
 				return nil
 			}
 			seen[name] = true
-			used, err := s.number(ctx, countScript, name)
+			used, err := s.count(ctx, name)
 			switch {
 			case errors.Is(err, store.ErrForeignKey):
 				return nil
@@ -147,6 +165,15 @@ func (s *Store) List(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
+// count is how many live entries a name has.
+func (s *Store) count(ctx context.Context, name string) (int, error) {
+	used, err := s.number(ctx, s.scripts.count, name)
+	if err != nil || used >= 0 || s.deleteDead(ctx, name) != nil {
+		return max(used, -used), err // with dead entries that cannot be deleted now, it counts as used
+	}
+	return s.number(ctx, s.scripts.count, name)
+}
+
 // scan calls f with the name of each lock key of one node, some of them twice.
 func (s *Store) scan(ctx context.Context, node rueidis.Client, f func(name string) error) error {
 	var cursor uint64
@@ -156,7 +183,7 @@ func (s *Store) scan(ctx context.Context, node rueidis.Client, f func(name strin
 			return err
 		}
 		for _, key := range page.Elements {
-			if name, ok := s.keys.name(key); ok {
+			if name, ok := s.keys.nameOf(key); ok {
 				if err := f(name); err != nil {
 					return err
 				}

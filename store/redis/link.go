@@ -11,12 +11,10 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// links are the connections that subscriptions are on, one for each node and for
-// nothing else. A subscription is never ended by SUNSUBSCRIBE: when the server
-// answers that with an error, as every server does that is busy in a script,
-// rueidis takes the second of two error replies for one that nobody asked for and
-// panics. It is left behind instead, and ends with the connection, which is
-// closed when nobody receives on it any more.
+// links are the connections of subscriptions, one for each node. They carry nothing
+// else. A subscription is never ended by SUNSUBSCRIBE: a server that is busy in a
+// script answers it with an error, and rueidis panics at the second such answer. The
+// subscription ends with its connection, which is closed when the last receiver leaves.
 type links struct {
 	client rueidis.Client
 
@@ -57,8 +55,8 @@ func (ls *links) take(node string) *link {
 	return l
 }
 
-// put gives a connection back. It is closed if nobody uses it any more; a broken
-// one is not taken again, and its node is not the first any more.
+// put gives a connection back. The last user's put closes it. A broken connection is
+// not taken again, and its node is no longer the first.
 func (ls *links) put(l *link, broken bool) {
 	if broken {
 		ls.pass(l.dialed)
@@ -81,8 +79,8 @@ func (ls *links) watched() string {
 	return strings.Join(slices.Sorted(maps.Keys(ls.client.Nodes())), " ")
 }
 
-// deposed reports whether a connection may lead to a server that is the master no more. It
-// need not break then, and nobody publishes there any more.
+// deposed reports whether a connection may lead to a former master. Such a connection may
+// stay open, but no release publishes there.
 func (ls *links) deposed(l *link) bool {
 	return ls.client.Mode() == rueidis.ClientModeSentinel && l.node != ls.watched()
 }

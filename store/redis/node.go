@@ -52,7 +52,7 @@ func OpenNode(rawURL string) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := New(nobody{}, opts); err != nil {
+	if _, err := New(noClient{}, opts); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalidURL, err)
 	}
 	n := &Node{

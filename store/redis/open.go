@@ -49,7 +49,7 @@ var ErrVersion = errors.New("redis: Redis 7.0 or newer is required")
 //	cluster                                 false: do not ask whether it is one
 //	dial_timeout                            for one connection, 3s by default
 //	ca_file, cert_file, key_file            PEM files for TLS; the certificate is
-//	                                        read anew for each connection
+//	                                        read for each connection
 //	server_name                             the name in the servers' certificate
 //
 // An unknown parameter is an error.
@@ -59,7 +59,7 @@ func Open(rawURL string) (*Store, error) {
 		return nil, err
 	}
 	// Options are checked first: they need no server.
-	if _, err := New(nobody{}, opts); err != nil {
+	if _, err := New(noClient{}, opts); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalidURL, err)
 	}
 	c, err := rueidis.NewClient(*client)
@@ -79,8 +79,8 @@ func Open(rawURL string) (*Store, error) {
 	return s, nil
 }
 
-// nobody stands for a client where only options are looked at.
-type nobody struct{ rueidis.Client }
+// noClient is for [New] where it only checks options.
+type noClient struct{ rueidis.Client }
 
 // requireVersion asks the server what it is by way of a script, which is a
 // right that every user of this store has.

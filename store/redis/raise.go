@@ -20,7 +20,7 @@ func (s *Store) RaiseToken(ctx context.Context, ref store.Ref, token uint64, tok
 		return 0, err
 	}
 	args := []string{ref.ID, strconv.FormatUint(token, 10), strconv.Itoa(tokens)}
-	reply, err := s.run(ctx, raiseScript, s.keys.keys(ref.Name), args)
+	reply, err := s.run(ctx, s.scripts.raise, s.keys.of(ref.Name), args)
 	if err != nil {
 		return 0, s.outcome(err)
 	}

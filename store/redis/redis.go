@@ -1,6 +1,7 @@
 // Package redis is a dlock store on Redis 7.0 or newer, or Valkey: standalone,
 // behind Sentinel, or a Cluster. Each operation is one Lua script (scripts/*.lua)
-// and so one round trip; scripts/model.lua is the lock model, rule by rule.
+// or one command, and so one round trip; scripts/name.lua has the rules of the lock
+// model.
 // Waiters are woken by sharded pub/sub.
 //
 // Redis keeps locks well as long as it keeps its data. What a failover loses,
@@ -56,15 +57,21 @@ type Options struct {
 // Store is one handle on the locks of a server and prefix. It is safe for
 // concurrent use.
 type Store struct {
-	client rueidis.Client
-	owned  bool // Close closes the client
-	keys   *layout
-	id     string // names this handle's channels
+	client  rueidis.Client
+	owned   bool // Close closes the client
+	keys    *layout
+	scripts *scripts
+	id      string // names this handle's channels
+	texts   *texts
 
 	replicas    int
 	replicaWait time.Duration
-	hints       hints
+	queuedHere  *queuedHere
 	slots       atomic.Bool // keys of several partitions were too many for one call
+
+	combiners *[partitions]combiner // in a cluster one for each partition, else the first is for all
+	loading   chan struct{}         // full while a call sends the text of a script
+	failed    *failures
 
 	wakeups *wakeups
 
@@ -84,15 +91,17 @@ var (
 // defaults. An error says which option is invalid. New sends nothing; see
 // [Store.Check] for what it might find.
 //
-// Nothing is assumed of the client's options, but three: cluster, sentinel, RESP2,
-// retries and several connections per node all work. With MinReplicas AlwaysPipelining
-// must be false, because rueidis panics when a server begins to be busy, or to refuse
-// writes, in the moment in which a pipelined connection is given back. ConnLifetime must be 0, because
-// rueidis repeats a call whose connection's life ended, and a copy that arrives late
-// may be granted to nobody. BlockingPoolSize must leave room beside what else the
-// client does: of each node, the store keeps one connection for wake-ups and, with
-// MinReplicas, takes one for each call under way. The client stays the caller's. Close
-// it after the store, not before.
+// The client may have any options (cluster, sentinel, RESP2, retries, several
+// connections per node), but for these:
+//
+//   - ConnLifetime must be 0: rueidis repeats a call whose connection reached its
+//     lifetime, and a copy of a request that arrives late may be granted.
+//   - With MinReplicas, AlwaysPipelining must be false: rueidis panics if a server
+//     refuses commands while a pipelined connection is given back.
+//   - BlockingPoolSize must leave room beside other uses. Of each node, the store keeps
+//     one connection for wake-ups and, with MinReplicas, one for each call under way.
+//
+// The client stays the caller's. Close it after the store, not before.
 func New(c rueidis.Client, opts *Options) (*Store, error) {
 	if c == nil {
 		return nil, fmt.Errorf("redis: the client is nil")
@@ -118,9 +127,16 @@ func New(c rueidis.Client, opts *Options) (*Store, error) {
 		return nil, fmt.Errorf("redis: ReplicaTimeout %v is not between 0 and 1h", o.ReplicaTimeout)
 	}
 	s := &Store{
-		client: c, keys: newLayout(o.Prefix), id: newID(),
+		client: c, keys: newLayout(o.Prefix), scripts: defaultScripts(), id: newID(),
 		replicas: o.MinReplicas, replicaWait: o.ReplicaTimeout,
-		hints: hints{waiting: make(map[string]queued)}, closing: make(chan struct{}),
+		queuedHere: &queuedHere{waiting: make(map[string]queued)}, closing: make(chan struct{}),
+	}
+	s.texts = &texts{client: s.id}
+	s.loading = make(chan struct{}, 1)
+	s.failed = new(failures)
+	s.combiners = new([partitions]combiner)
+	for p := range s.combiners {
+		s.combiners[p] = combiner{client: c, probe: s.keys.start[p] + "lock:"}
 	}
 	s.wakeups = newWakeups(s)
 	return s, nil
@@ -152,20 +168,20 @@ func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, er
 	if err := s.ready(ctx); err != nil {
 		return store.Grant{}, err
 	}
-	keys, args := s.acquireArgs(req)
-	g, err := s.ask(ctx, req, keys, args)
+	n := s.keys.of(req.Name)
+	g, err := s.ask(ctx, req, n)
 	if err != nil || g.Held {
 		return g, err
 	}
-	heard := s.wakeups.listening(partition(req.Name), req.WaitTTL)
+	heard := s.wakeups.listening(n.partition, req.WaitTTL)
 	if heard == nil {
 		return g, nil
 	}
-	// The grant may have been pushed before anybody listened: ask again when
-	// somebody does.
+	// The grant may have been pushed before this handle subscribed: ask again
+	// when it has.
 	select {
 	case <-heard:
-		again, err := s.ask(ctx, req, keys, args)
+		again, err := s.ask(ctx, req, n)
 		if errors.Is(err, store.ErrRefused) {
 			return g, nil // memory is full by now, and it has its place all the same
 		}
@@ -176,32 +192,30 @@ func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, er
 	return g, nil
 }
 
-func (s *Store) acquireArgs(req store.Request) (keys, args []string) {
-	place := ""
-	if req.Queue {
-		place = millis(req.WaitTTL) + " " + s.keys.channel(partition(req.Name), s.id)
-	}
-	return s.keys.keys(req.Name), []string{
-		req.ID, req.Owner, modeText(req.Mode), millis(req.TTL), strconv.Itoa(req.Tokens), req.Label, place,
-	}
-}
-
 // ask runs the acquire script once.
-func (s *Store) ask(ctx context.Context, req store.Request, keys, args []string) (store.Grant, error) {
+func (s *Store) ask(ctx context.Context, req store.Request, n *name) (store.Grant, error) {
 	if s.replicas > 0 && req.Queue {
-		s.hints.note(req)
+		s.queuedHere.note(req)
 	}
-	reply, missing, err := s.runConfirmed(ctx, acquireScript, keys, args)
+	reply, missing, err := s.runConfirmed(ctx, s.scripts.acquire, n, s.acquireArgs(req))
 	if err != nil {
-		return store.Grant{}, s.outcome(err)
+		err = s.outcome(err)
+		s.failed.note(req, err)
+		return store.Grant{}, err
 	}
 	g, err := grant(reply, req)
+	if reply.IsString() {
+		n.indexed.Store(false) // it was free
+	} else {
+		n.markContended()
+	}
 	switch {
 	case err != nil || !g.Held:
 	case missing != nil:
+		s.failed.note(req, missing)
 		return store.Grant{}, missing // unknown: the grant is there, and may be confirmed yet
 	default:
-		s.hints.take(req.ID) // it needs no event any more
+		s.queuedHere.take(req.ID) // it needs no event any more
 	}
 	return g, err
 }
@@ -216,19 +230,29 @@ func grant(reply rueidis.RedisMessage, req store.Request) (store.Grant, error) {
 		}
 		return store.Grant{Held: true, Token: token, Short: short, TTL: req.TTL, Holds: 1}, nil
 	}
-	n, err := reply.AsIntSlice()
-	if err != nil || len(n) == 0 {
+	parts, err := reply.ToArray()
+	if err != nil || len(parts) == 0 {
 		return store.Grant{}, unexpected("acquire", err)
 	}
+	var n [5]int64
+	heldBy := ""
+	for i, part := range parts[:min(len(parts), len(n))] {
+		if part.IsString() {
+			text, _ := part.ToString()
+			heldBy = unescape(text)
+		} else if n[i], err = part.AsInt64(); err != nil {
+			return store.Grant{}, unexpected("acquire", err)
+		}
+	}
 	switch {
-	case n[0] == 1 && len(n) == 5:
+	case n[0] == 1 && len(parts) == 5:
 		return store.Grant{
 			Held: true, Token: uint64(n[1]), Short: int(n[2]), TTL: time.Duration(n[3]) * time.Millisecond, Holds: int(n[4]),
 		}, nil
-	case n[0] == 0 && len(n) == 4:
-		return store.Grant{Token: uint64(n[1]), Position: int(n[2]), Retry: time.Duration(n[3]) * time.Millisecond}, nil
-	case n[0] == -1 && len(n) == 2:
-		return store.Grant{Retry: time.Duration(n[1]) * time.Millisecond}, store.ErrHeld
+	case n[0] == 0 && len(parts) == 5:
+		return store.Grant{Token: uint64(n[1]), Position: int(n[2]), Retry: time.Duration(n[3]) * time.Millisecond, HeldBy: heldBy}, nil
+	case n[0] == -1 && len(parts) == 3:
+		return store.Grant{Retry: time.Duration(n[1]) * time.Millisecond, HeldBy: heldBy}, store.ErrHeld
 	case n[0] == -2:
 		return store.Grant{}, store.ErrUpgrade
 	case n[0] == -3:
@@ -248,14 +272,28 @@ func parseSpan(text string) (token uint64, short int, ok bool) {
 	return token, short, err == nil && token > 0 && short >= 0
 }
 
-// Release implements [store.Store]. It takes one round trip, blocks as Acquire
-// does, and works when the server's memory is full.
+// Release implements [store.Store]. It takes one round trip, two if the hold is not
+// the only entry of its name, blocks as Acquire does, and works when the server's
+// memory is full.
+//
+// A lone hold is one field of a hash, so HDEL is a comparison of its id and a deletion in
+// one. If it deletes nothing the hold is in another form, or gone, and the script decides.
 func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	keys, args := s.releaseArgs(ref)
-	reply, err := s.run(ctx, releaseScript, keys, args)
+	n := s.keys.of(ref.Name)
+	ref.Bury = s.failed.mayArrive(ref)
+	if !ref.Bury && !n.contended() {
+		switch deleted, err := s.deleteLone(ctx, n, ref.ID); {
+		case err != nil:
+			return s.outcome(err)
+		case deleted == 1:
+			return nil
+		}
+		n.markContended()
+	}
+	reply, err := s.run(ctx, s.scripts.release, n, releaseArgs(ref))
 	if err != nil {
 		return s.outcome(err)
 	}
@@ -268,12 +306,22 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 	return nil
 }
 
-func (s *Store) releaseArgs(ref store.Ref) (keys, args []string) {
-	bury := "0"
-	if ref.Bury {
-		bury = millis(ref.TTL)
+func (s *Store) deleteLone(ctx context.Context, n *name, id string) (deleted int64, err error) {
+	reply, err := s.do(ctx, n, deleteLone(s.client, n, id))
+	if notRun(err) {
+		err = s.repeatNotRun(ctx, func() error {
+			reply, err = s.do(ctx, n, deleteLone(s.client, n, id))
+			return err
+		})
 	}
-	return s.keys.keys(ref.Name), []string{ref.ID, ref.Owner, bury}
+	if err != nil {
+		return 0, err
+	}
+	return reply.AsInt64()
+}
+
+func deleteLone(c rueidis.Client, n *name, id string) rueidis.Completed {
+	return c.B().Hdel().Key(n.lock).Field("L:" + id).Build()
 }
 
 // MinTTL implements [store.Store]: 10 ms.
@@ -301,17 +349,4 @@ func newID() string {
 	var id [16]byte
 	rand.Read(id[:])
 	return hex.EncodeToString(id[:])
-}
-
-// millis is d in whole milliseconds, never less: a lease may last longer than
-// asked for but not shorter.
-func millis(d time.Duration) string {
-	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
-}
-
-func modeText(m store.Mode) string {
-	if m == store.Shared {
-		return "s"
-	}
-	return "x"
 }

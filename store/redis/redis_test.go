@@ -40,6 +40,30 @@ func TestConformance(t *testing.T) {
 	}))
 }
 
+// The listed form is never left, or never used.
+func TestConformanceOfForms(t *testing.T) {
+	for what, listed := range map[string]int{"indexed": 0, "listed": 1 << 30} {
+		t.Run(what, func(t *testing.T) {
+			server := redistest.Start(t)
+			s := suite(server.URL(), func(key string) { server.MustDo("SET", key, "not a lock") })
+			s.New = func(t testing.TB) store.Store { return openListed(t, server.URL(), listed) }
+			s.Peer = func(t testing.TB, _ store.Store) store.Store { return openListed(t, server.URL(), listed) }
+			conformance.RunSuite(t, s)
+		})
+	}
+}
+
+// openListed is open with another limit of the listed form.
+func openListed(t testing.TB, url string, listed int) *redis.Store {
+	t.Helper()
+	s, err := redis.OpenListed(url, listed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
 // Of a handle that has begun to listen, the first answer to a request counts: it
 // does not ask again, as one does that has only just subscribed.
 func TestConformanceOfListeners(t *testing.T) {

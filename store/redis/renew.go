@@ -10,14 +10,20 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// batch is how many holds one script call renews at most: enough that the cost
-// of a call is shared, few enough that others wait well under a millisecond.
-const batch = 128
+const (
+	// batch is how many holds one script call renews at most: enough that the cost of a
+	// call is shared, and few enough that it takes the server a third of a millisecond.
+	batch = 128
+	// lanes is how many such calls are under way at once.
+	lanes = 2
+	// batchInCluster is for each of the partitions, of which a server has some twenty.
+	batchInCluster = 16
+)
 
-// Renew implements [store.Store]. Holds travel together, up to 128 in a script
-// call, in a cluster those of one partition, and all calls at once; with MinReplicas
-// up to 64, in a cluster one of each partition. It blocks until all are answered or ctx
-// ends, and works when the server's memory is full.
+// Renew implements [store.Store]. Holds travel together, up to 128 in a script call,
+// and two calls at once; in a cluster up to 16 of one partition, and one call of each
+// partition at once. With MinReplicas 64 calls travel at once. It blocks until all are
+// answered or ctx ends, and works when the server's memory is full.
 func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
 	results := make([]error, len(holds))
 	if err := s.ready(ctx); err != nil {
@@ -26,55 +32,43 @@ func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
 		}
 		return results
 	}
-	batches := s.batches(holds)
-	if s.replicas > 0 {
-		s.renewConfirmed(ctx, batches, holds, results)
-		return results
-	}
-	calls := make([]rueidis.Completed, len(batches))
-	for i, b := range batches {
-		calls[i] = renewScript.bySHA(s.client, b.keys, b.args)
-	}
-	var again sync.WaitGroup
-	for i, answer := range s.client.DoMulti(ctx, calls...) {
-		b := batches[i]
-		reply, err := answer.ToMessage()
-		if err == nil {
-			s.settle(ctx, b, holds, reply, nil, results)
-			continue
-		}
-		again.Go(func() { // for itself: the others need not wait for a node that is not ready
-			if replyIs(err, "NOSCRIPT") {
-				reply, err = s.client.Do(ctx, renewScript.byText(s.client, b.keys, b.args)).ToMessage()
-			}
-			s.settle(ctx, b, holds, reply, err, results)
-		})
-	}
-	again.Wait()
-	return results
-}
-
-// renewConfirmed sends batches that replicas have to confirm, in one lane for each
-// partition. A connection for each batch would be too many; and if any batch could
-// have any connection, those of a shard that does not answer would take them all.
-func (s *Store) renewConfirmed(ctx context.Context, batches []*renewal, holds []store.Ref, results []error) {
-	var lanes [partitions][]*renewal
-	for _, b := range batches {
-		lanes[b.lane] = append(lanes[b.lane], b)
-	}
 	var sent sync.WaitGroup
-	for _, lane := range lanes {
-		if len(lane) == 0 {
-			continue
-		}
+	for _, lane := range s.lanes(s.batches(holds)) {
 		sent.Go(func() {
 			for _, b := range lane {
-				reply, missing, err := s.sendConfirmed(ctx, renewScript, b.keys, b.args)
-				s.settle(ctx, b, holds, reply, errors.Join(err, missing), results)
+				s.renewBatch(ctx, b, holds, results)
 			}
 		})
 	}
 	sent.Wait()
+	return results
+}
+
+// lanes are batches that are sent one after the other, beside other lanes. So the
+// server is never busy with more than a few batches of renewals when a lock is asked for.
+// In a cluster there is a lane for each partition: if any batch could wait for any
+// other, those of a shard that does not answer would keep all from being sent.
+func (s *Store) lanes(batches []*renewal) (lanes [][]*renewal) {
+	var of [partitions][]*renewal
+	for _, b := range batches {
+		of[b.lane] = append(of[b.lane], b)
+	}
+	for _, lane := range of {
+		if len(lane) > 0 {
+			lanes = append(lanes, lane)
+		}
+	}
+	return lanes
+}
+
+func (s *Store) renewBatch(ctx context.Context, b *renewal, holds []store.Ref, results []error) {
+	if s.replicas > 0 {
+		reply, missing, err := s.sendConfirmed(ctx, s.scripts.renew, b.keys, b.args)
+		s.settle(ctx, b, holds, reply, errors.Join(err, missing), results)
+		return
+	}
+	reply, err := s.call(ctx, s.scripts.renew, s.keys.of(holds[b.index[0]].Name), b.keys, b.args)
+	s.settle(ctx, b, holds, reply, err, results)
 }
 
 // renewal is one call of the renew script.
@@ -87,6 +81,10 @@ type renewal struct {
 // batches deals the holds to calls, where there are slots by their partition.
 func (s *Store) batches(holds []store.Ref) []*renewal {
 	slots := s.slots.Load() || s.client.Mode() == rueidis.ClientModeCluster
+	most := batch
+	if slots {
+		most = batchInCluster
+	}
 	var all []*renewal
 	var open [partitions]*renewal
 	for i, ref := range holds {
@@ -97,16 +95,20 @@ func (s *Store) batches(holds []store.Ref) []*renewal {
 		b := open[p]
 		if b == nil {
 			b = &renewal{lane: p}
-			if !slots {
+			switch {
+			case !slots && s.replicas > 0:
 				b.lane = len(all) % partitions
+			case !slots:
+				b.lane = len(all) % lanes
 			}
 			open[p] = b
 			all = append(all, b)
 		}
 		b.index = append(b.index, i)
-		b.keys = s.keys.appendKeys(b.keys, ref.Name)
+		n := s.keys.of(ref.Name)
+		b.keys = append(b.keys, n.counter, n.lock, n.order)
 		b.args = append(b.args, ref.ID, millis(ref.TTL))
-		if len(b.index) == batch {
+		if len(b.index) == most {
 			open[p] = nil
 		}
 	}
@@ -159,22 +161,21 @@ func renewed(answer rueidis.RedisMessage) error {
 // no script may touch two of its keys: a key is on the one node or on the
 // other, and a call for it alone finds it. No replica is waited for.
 func (s *Store) prolong(ctx context.Context, ref store.Ref) error {
-	keys := s.keys.keys(ref.Name)
-	lock, order := keys[1], keys[2]
+	n := s.keys.of(ref.Name)
 	for again := false; ; again = true {
-		n, err := s.prolongBy(ctx, lock, ref)
-		if err == nil && n == prolongOrder {
-			n, err = s.prolongBy(ctx, order, ref)
-			if err == nil && n == prolongLost && !again {
+		result, err := s.prolongBy(ctx, n.lock, ref)
+		if err == nil && result == prolongOrder {
+			result, err = s.prolongBy(ctx, n.order, ref)
+			if err == nil && result == prolongLost && !again {
 				continue // others may have gone meanwhile, and what is left may need no order
 			}
 		}
 		switch {
 		case err != nil:
 			return err
-		case n == prolongLost:
+		case result == prolongLost:
 			return store.ErrLost
-		case n == prolongDone:
+		case result == prolongDone:
 			return nil
 		}
 		return unexpected("prolong", nil)
@@ -189,7 +190,7 @@ const (
 )
 
 func (s *Store) prolongBy(ctx context.Context, key string, ref store.Ref) (int64, error) {
-	reply, err := s.run(ctx, prolongScript, []string{key}, []string{ref.ID, millis(ref.TTL)})
+	reply, err := s.runKeys(ctx, s.scripts.prolong, s.keys.of(ref.Name), []string{key}, []string{ref.ID, millis(ref.TTL)})
 	if err != nil {
 		return 0, s.outcome(err)
 	}

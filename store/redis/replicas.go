@@ -13,13 +13,17 @@ import (
 
 // runConfirmed is run for a call that counts only when enough replicas have
 // what it wrote, if the store was asked for that. missing is nil if they have.
-func (s *Store) runConfirmed(ctx context.Context, sc *script, keys, args []string) (reply rueidis.RedisMessage, missing, err error) {
+func (s *Store) runConfirmed(ctx context.Context, sc *script, n *name, args []string) (reply rueidis.RedisMessage, missing, err error) {
 	if s.replicas == 0 {
-		reply, err = s.run(ctx, sc, keys, args)
+		reply, err = s.run(ctx, sc, n, args)
 		return reply, nil, err
 	}
-	err = s.persist(ctx, func() error {
-		reply, missing, err = s.sendConfirmed(ctx, sc, keys, args)
+	err = s.repeatNotRun(ctx, func() error {
+		reply, missing, err = s.sendConfirmed(ctx, sc, n.keys(), args)
+		if replyIs(err, indexedReply) {
+			n.indexed.Store(true)
+			reply, missing, err = s.sendConfirmed(ctx, sc, n.keys(), args)
+		}
 		return err
 	})
 	return reply, missing, err
@@ -46,7 +50,7 @@ func (s *Store) sendConfirmed(ctx context.Context, sc *script, keys, args []stri
 	n, unanswered := answers[1].AsInt64()
 	if err != nil || unanswered != nil {
 		// Not given back: rueidis cleans a pipelined connection by commands then, and any may
-		// be one. It panics if the server refuses them, and waits for it without end.
+		// be one. It panics if the server refuses them, and its wait has no bound.
 		c.Close()
 	} else {
 		giveBack()
@@ -92,8 +96,8 @@ func (s *Store) dedicate(ctx context.Context) (c rueidis.DedicatedClient, giveBa
 // replica. With MinReplicas it is therefore only a hint: it is written once more
 // and confirmed before its waiter hears of it.
 
-// hints are the requests that are queued, or about to be, through this handle.
-type hints struct {
+// queuedHere are the requests that are queued, or about to be, through this handle.
+type queuedHere struct {
 	mu      sync.Mutex
 	waiting map[string]queued // by id
 }
@@ -105,10 +109,9 @@ type queued struct {
 }
 
 // note remembers a request that may be queued, before it is sent: its event may
-// overtake the answer. It drops what is dead among two
-// others, which the map picks at random, so that requests that nobody asks for
-// again do not pile up.
-func (h *hints) note(req store.Request) {
+// overtake the answer. It looks at two other entries, which the map picks at random,
+// and drops those whose place is dead. So requests that are not repeated do not pile up.
+func (h *queuedHere) note(req store.Request) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now, looked := time.Now(), 0
@@ -124,7 +127,7 @@ func (h *hints) note(req store.Request) {
 }
 
 // take returns the request of an id and forgets it.
-func (h *hints) take(id string) (queued, bool) {
+func (h *queuedHere) take(id string) (queued, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	q, ok := h.waiting[id]
@@ -136,14 +139,13 @@ func (h *hints) take(id string) (queued, bool) {
 // again by itself, and is told when they have. It is not given up here: an ask of the
 // same id may be under way, and confirmed.
 func (s *Store) confirm(ctx context.Context, e store.Event) {
-	q, ok := s.hints.take(e.ID)
+	q, ok := s.queuedHere.take(e.ID)
 	if !ok {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, q.waitTTL)
 	defer cancel()
-	keys := s.keys.keys(q.name)
-	reply, missing, err := s.sendConfirmed(ctx, confirmScript, keys, []string{e.ID, millis(q.waitTTL)})
+	reply, missing, err := s.runConfirmed(ctx, s.scripts.confirm, s.keys.of(q.name), []string{e.ID, millis(q.waitTTL)})
 	if err != nil || missing != nil {
 		return
 	}

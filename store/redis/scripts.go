@@ -6,7 +6,11 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -15,30 +19,57 @@ import (
 //go:embed scripts/*.lua
 var sources embed.FS
 
-// The scripts. Acquire alone is refused when the server is out of memory: the
-// others free memory, or nothing could.
+// listed is the most entries of a name in the listed form, see scripts/name.lua.
+const listed = 64
+
+// scripts are those of one handle.
+type scripts struct {
+	acquire, renew, prolong, confirm, release, inspect, raise, breaking, count, settle *script
+}
+
+var defaultScripts = sync.OnceValue(func() *scripts { return newScripts(listed) })
+
+// newScripts reads the scripts. Acquire alone is refused when the server is out of
+// memory: the others free memory, or nothing could. Looks are allowed where
+// nothing may be written.
+func newScripts(listed int) *scripts {
+	const frees, looks = "#!lua flags=allow-oom", "#!lua flags=no-writes"
+	return &scripts{
+		acquire:  newScript("acquire", "#!lua", listed),
+		renew:    newScript("renew", frees, listed),
+		prolong:  newScript("prolong", frees, listed),
+		confirm:  newScript("confirm", frees, listed),
+		release:  newScript("release", frees, listed),
+		raise:    newScript("raise", frees, listed),
+		breaking: newScript("break", frees, listed),
+		settle:   newScript("settle", frees, listed),
+		inspect:  newScript("inspect", looks, listed),
+		count:    newScript("count", looks, listed),
+	}
+}
+
+type script struct {
+	text, sha string
+	loads     atomic.Uint64 // how often a handle has sent the text
+}
+
 var (
-	acquireScript = newScript("acquire", "#!lua")
-	renewScript   = newScript("renew", "#!lua flags=allow-oom")
-	prolongScript = newScript("prolong", "#!lua flags=allow-oom")
-	confirmScript = newScript("confirm", "#!lua flags=allow-oom")
-	releaseScript = newScript("release", "#!lua flags=allow-oom")
-	inspectScript = newScript("inspect", "#!lua flags=allow-oom")
-	raiseScript   = newScript("raise", "#!lua flags=allow-oom")
-	breakScript   = newScript("break", "#!lua flags=allow-oom")
-	countScript   = newScript("count", "#!lua flags=allow-oom")
+	include = regexp.MustCompile(`(?m)^-- include (\w+)\.lua\n`)
+	comment = regexp.MustCompile(`(?m)^ *--.*\n|^\n`)
 )
 
-type script struct{ text, sha string }
-
-// newScript reads a script and puts others where it says so. The model comes after
-// what a script does for the commonest states of a lock, because merely defining
-// its functions would take longer than that.
-func newScript(name, shebang string) *script {
-	text := shebang + "\n" + source(name)
-	for _, part := range []string{"token", "join", "queue", "handover", "part", "model"} {
-		text = strings.Replace(text, "-- include "+part+".lua\n", source(part), 1)
+// newScript reads a script, puts others where it includes them, and removes comments.
+// name.lua comes after what a script does for the commonest states of a lock, because
+// merely defining its functions would take longer than that.
+func newScript(name, shebang string, listed int) *script {
+	text := source(name)
+	for include.MatchString(text) {
+		text = include.ReplaceAllStringFunc(text, func(line string) string {
+			return source(include.FindStringSubmatch(line)[1])
+		})
 	}
+	text = strings.Replace(text, "local limit = 64", "local limit = "+strconv.Itoa(listed), 1)
+	text = shebang + "\n" + comment.ReplaceAllString(text, "")
 	sum := sha1.Sum([]byte(text))
 	return &script{text: text, sha: hex.EncodeToString(sum[:])}
 }
@@ -65,23 +96,68 @@ const (
 	lastPause  = 100 * time.Millisecond
 )
 
-// run calls a script. A server that does not know it is given its text, in the
-// same logical call.
-func (s *Store) run(ctx context.Context, sc *script, keys, args []string) (reply rueidis.RedisMessage, err error) {
-	err = s.persist(ctx, func() error {
-		reply, err = s.client.Do(ctx, sc.bySHA(s.client, keys, args)).ToMessage()
-		if replyIs(err, "NOSCRIPT") {
-			reply, err = s.client.Do(ctx, sc.byText(s.client, keys, args)).ToMessage()
-		}
-		return err
-	})
+// run calls a script on one name.
+func (s *Store) run(ctx context.Context, sc *script, n *name, args []string) (rueidis.RedisMessage, error) {
+	reply, err := s.runKeys(ctx, sc, n, n.keys(), args)
+	if replyIs(err, indexedReply) {
+		n.indexed.Store(true)
+		return s.runKeys(ctx, sc, n, n.keys(), args)
+	}
 	return reply, err
 }
 
-// persist repeats a call that the server certainly did not run because it
+// runKeys calls a script on keys of the partition of n. While the server cannot run
+// it, it is called again until ctx ends.
+func (s *Store) runKeys(ctx context.Context, sc *script, n *name, keys, args []string) (rueidis.RedisMessage, error) {
+	reply, err := s.call(ctx, sc, n, keys, args)
+	if notRun(err) {
+		err = s.repeatNotRun(ctx, func() error {
+			reply, err = s.call(ctx, sc, n, keys, args)
+			return err
+		})
+	}
+	return reply, err
+}
+
+// call calls a script once. A server that does not know it is given its text, in
+// the same logical call.
+func (s *Store) call(ctx context.Context, sc *script, n *name, keys, args []string) (rueidis.RedisMessage, error) {
+	loads := sc.loads.Load()
+	reply, err := s.do(ctx, n, sc.bySHA(s.client, keys, args))
+	for replyIs(err, "NOSCRIPT") {
+		// One call sends the text. The others wait for it, and send the digest again.
+		select {
+		case s.loading <- struct{}{}:
+		case <-ctx.Done():
+			return reply, ctx.Err()
+		}
+		if now := sc.loads.Load(); now != loads {
+			<-s.loading
+			loads = now
+			reply, err = s.do(ctx, n, sc.bySHA(s.client, keys, args))
+			continue
+		}
+		reply, err = s.do(ctx, n, sc.byText(s.client, keys, args))
+		sc.loads.Add(1)
+		<-s.loading
+	}
+	return reply, err
+}
+
+// do sends a command about keys of the partition of n, with others that are on
+// their way to the same server.
+func (s *Store) do(ctx context.Context, n *name, command rueidis.Completed) (rueidis.RedisMessage, error) {
+	p := 0
+	if s.client.Mode() == rueidis.ClientModeCluster {
+		p = n.partition
+	}
+	return s.combiners[p].do(ctx, command)
+}
+
+// repeatNotRun repeats a call that the server certainly did not run because it
 // cannot just now, until ctx ends. Nothing else is ever sent twice: a copy that
-// arrives late could be granted when nobody wants it any more.
-func (s *Store) persist(ctx context.Context, call func() error) error {
+// arrives after its release could be granted.
+func (s *Store) repeatNotRun(ctx context.Context, call func() error) error {
 	pause := firstPause
 	for {
 		err := call()

@@ -2,6 +2,7 @@ package redis_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,22 +84,22 @@ func TestCallsOfManySiblings(t *testing.T) {
 func TestCallsOfManyDeadSiblings(t *testing.T) {
 	t.Parallel()
 	const number, mostEach = 4000, 5
-	server := redistest.Start(t)
+	server, clock := redistest.StartWithClock(t)
 	s := open(t, server.URL())
 	held := newRequest(0)
-	held.Name = "a"
+	held.Name, held.TTL = "a", 3*time.Hour
 	if _, err := s.Acquire(t.Context(), held); err != nil {
 		t.Fatal(err)
 	}
 	lone := server.MustDo("HGETALL", redis.LockKey(held.Name))
 	for i := range number {
 		req := newRequest(1 + i)
-		req.Name, req.Owner, req.Queue, req.WaitTTL = held.Name, newRequest(1).Owner, true, 5*time.Second
+		req.Name, req.Owner, req.Queue, req.WaitTTL = held.Name, newRequest(1).Owner, true, time.Hour
 		if g, err := s.Acquire(t.Context(), req); err != nil || g.Position != 1+i {
 			t.Fatal(g, err)
 		}
 	}
-	time.Sleep(5 * time.Second) // time of the server, which nothing here can move
+	clock.Jump(2 * time.Hour)
 
 	server.MustDo("CONFIG", "RESETSTAT")
 	state, err := s.Inspect(t.Context(), held.Name)
@@ -122,7 +123,7 @@ func TestCallsOfManyDeadSiblings(t *testing.T) {
 func TestDeadSiblingBesideAForeignRecord(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	s := open(t, server.URL())
+	s := openListed(t, server.URL(), 0)
 	held := newRequest(0)
 	held.Name = "a"
 	if _, err := s.Acquire(t.Context(), held); err != nil {
@@ -137,12 +138,39 @@ func TestDeadSiblingBesideAForeignRecord(t *testing.T) {
 		}
 	}
 	second, third := newRequest(2).ID, newRequest(3).ID
-	server.MustDo("HSET", redis.LockKey(held.Name), "i:"+second, "garbage")
+	server.MustDo("HSET", redis.LockKey(held.Name), "E:"+second, "garbage")
 	time.Sleep(150 * time.Millisecond) // time of the server, which nothing here can move
-	if _, err := s.Inspect(t.Context(), held.Name); !errors.Is(err, store.ErrForeignKey) {
+	if _, err := s.Break(t.Context(), held.Name); !errors.Is(err, store.ErrForeignKey) {
 		t.Fatal(err)
 	}
-	if list := server.MustDo("HGET", redis.LockKey(held.Name), "w:"+owner); list != second+" "+third {
+	if list := server.MustDo("HGET", redis.LockKey(held.Name), "W:"+owner); list != second+" "+third {
 		t.Errorf("of three who are dead the first is removed, and the list is %q", list)
+	}
+}
+
+// The listed form is written at the end of a script, so a script that comes upon data that is not
+// its own has changed nothing.
+func TestForeignLineBesideADeadOne(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := open(t, server.URL())
+	for i := range 3 {
+		req := newRequest(i)
+		req.Name, req.Queue, req.WaitTTL = "a", true, 100*time.Millisecond
+		if _, err := s.Acquire(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+	}
+	key := redis.LockKey("a")
+	waits := server.MustDo("HGET", key, "waits")
+	last := strings.LastIndex(strings.TrimRight(waits, "\n"), "\n") + 1
+	server.MustDo("HSET", key, "waits", waits[:last]+"garbage\n")
+	before := server.MustDo("DUMP", key)
+	time.Sleep(150 * time.Millisecond) // time of the server, which nothing here can move
+	if _, err := s.Break(t.Context(), "a"); !errors.Is(err, store.ErrForeignKey) {
+		t.Fatal(err)
+	}
+	if server.MustDo("DUMP", key) != before {
+		t.Error("the script has changed the lock")
 	}
 }

@@ -1,113 +1,143 @@
 -- acquire: ask once for a hold, or for a place in the queue.
 --
--- KEYS  1 token counter of the partition; 2 lock, 3 order of the name
--- ARGV  1 id, 2 owner, 3 mode (x exclusive, s shared), 4 TTL in ms, 5 number of tokens to reserve,
---       6 label, 7 where to wait: WaitTTL in ms, space, wake-up channel; empty: nowhere
+-- KEYS  1 token counter of the partition; 2 lock of the name, 3 its order if it is indexed
+-- ARGV  1 id; 2 <mode: x exclusive, s shared> <owner> <label>; 3 TTL in ms; 4 number of tokens to
+--       reserve, and to queue: <tokens> <WaitTTL in ms> <client>
 --
--- Returns token                                                     held; the name was free
+-- Returns token, or <token> <short>                                 held; the name was free
 --         {1, token, short, lease left in ms, holds of this owner}  held
---         {0, last token, position, retry in ms}                    queued
---         {-1, retry in ms}                                         held by others, and nowhere to wait
+--         {0, last token, position, retry in ms, label}             queued
+--         {-1, retry in ms, label}                                  held by others, and not queued
 --         {-2}                                                      upgrade refused
 --         {-3}                                                      the id is buried
 --
--- Short is how many tokens fewer than asked for are reserved, or may be. The name was free: it stands
--- behind the token and a space, unless it is 0.
+-- Short is how many tokens fewer than asked for are reserved, or may be. The label is that of a hold
+-- that is in the way, or empty.
 --
--- A free name costs 5 calls: HLEN, TIME, SET, HSET, PEXPIRE. A reader beside one other costs 10: HLEN,
--- TIME, HGETALL, PEXPIRETIME, ZCARD, SET, HSET, ZADD, 2 PEXPIREAT; and 9 beside more: HLEN, TIME,
--- HMGET, ZCARD, SET, HSET, ZADD, 2 PEXPIREAT. A writer's place costs 10 behind a lone hold: HLEN, GET,
--- TIME, HGETALL, PEXPIRETIME, ZCARD, HSET, ZADD, 2 PEXPIREAT; and 10 if others wait: HLEN, GET, TIME,
--- HMGET, ZRANGE, HSET, ZADD, 2 PEXPIREAT, ZRANK. A reader's costs 2 more.
-
-local call = redis.call
+-- Calls: 5 for a free name (HLEN, TIME, SET, HSET, PEXPIRE); 3 that write nothing for a refusal by a
+-- lone hold (HLEN, HGETALL, PTTL); 4 for an id that is a lone hold (the same and PEXPIRE); 8 for a place behind
+-- a lone hold, and a reader's hold beside one (HLEN, TIME, HGETALL, PEXPIRETIME, GET or SET, HSET,
+-- HDEL, PEXPIREAT); 6 behind or beside more (HLEN, TIME, HMGET, GET or SET, HSET, PEXPIREAT).
 
 -- include token.lua
 
 local fields = call('HLEN', KEYS[2])
 if fields == 0 then
-  local token, short = take(call('TIME'), ARGV[5])
-  call('HSET', KEYS[2], 'o:' .. ARGV[2], '1',
-    'i:' .. ARGV[1], ARGV[3] .. ' ' .. ARGV[2] .. ' ' .. token .. ' 1 ' .. ARGV[6])
-  call('PEXPIRE', KEYS[2], ARGV[4])
+  local token, short = take(call('TIME'), tonumber(string.match(ARGV[4], '^%d+')))
+  if not token then
+    foreign('the token counter')
+  end
+  call('HSET', KEYS[2], 'L:' .. ARGV[1], token .. ' ' .. ARGV[2])
+  call('PEXPIRE', KEYS[2], ARGV[3])
   return short == 0 and token or token .. ' ' .. short
 end
 
-local id, owner, mode, ttl = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
-local tokens, label = tonumber(ARGV[5]), ARGV[6]
-local waiting, channel = string.match(ARGV[7], '^(%d+) (%S+)$')
+local id, tokens, place = ARGV[1], string.match(ARGV[4], '^(%d+) ?(.*)$')
+local mode, owner, label = string.match(ARGV[2], '^([xs]) (%S+) (.*)$')
+local text
 
--- include join.lua
-
-local reply = mode == 's' and join(fields, id, owner, ttl, label)
-if reply then
-  return reply
+if fields == 1 then
+  local all = call('HGETALL', KEYS[2])
+  local holder = string.match(all[1], '^L:(%x+)$')
+  local token, held, other, by = string.match(all[2], '^(%d+) ([xs]) (%S+) (.*)$')
+  local known = token and holder and #holder == 32 and #token <= 16
+  if known and holder == id then
+    -- Rule 1. It is written even if nothing is new, so that a WAIT behind this speaks of it.
+    local left = math.max(call('PTTL', KEYS[2]), ARGV[3])
+    call('PEXPIRE', KEYS[2], left)
+    return {1, tonumber(token), tokens - 1, left, 1}
+  end
+  if known and other ~= owner then
+    local busy = place == '' and (held == 'x' or mode == 'x')
+    local left = call(busy and 'PTTL' or 'PEXPIRETIME', KEYS[2])
+    if left < 0 then
+      foreign('a hold without expiry')
+    end
+    if busy then
+      return {-1, left + 1, by}
+    end
+    text = {holder .. ' ' .. string.format('%013.0f', left) .. ' ' .. all[2] .. '\n', '', lone = all[1]}
+  end
+else
+  text = call('HMGET', KEYS[2], 'holds', 'waits', 'buried', 'counts')
 end
 
 -- include queue.lua
 
-reply = waiting and line_up(fields, id, owner, mode, waiting, channel)
+local reply = text and queue(text, id, tokens, place, mode, owner, label)
 if reply then
   return reply
 end
 
--- include model.lua
+-- include readers.lua
 
-present()
-if last >= most - tokens then
-  foreign('the token counter')
-end
-open(2)
-settle()
-
--- held answers with the hold that there is now, and with how many tokens were reserved for it just now.
-local function held(reserved)
-  local left = deadline_of(id) - now
-  local count = holds_of(owner)
-  if count < 1 then
-    foreign('a count of holds')
-  end
-  local token = tonumber(hold(id).token)
-  close()
-  return {1, token, tokens - reserved, left, count}
+reply = text and mode == 's' and join_readers(text, id, tokens, owner, label)
+if reply then
+  return reply
 end
 
-if buried(id) then
-  close()
+-- include name.lua
+
+local ttl = tonumber(ARGV[3])
+local e = {id = id, token = tokens, mode = mode, owner = owner, rest = label}
+name.load_name(2, fields, text)
+name.delete_dead()
+if name.is_buried(id) then
+  name.save_name()
   return {-3}
 end
 
--- Rule 1: the id is a hold. It is written even if nothing is new, so that a WAIT behind this speaks of it.
-local deadline = deadline_of(id)
-if deadline then
-  redis.call('ZADD', order, math.max(deadline, now + ttl), 'h:' .. id)
-  changed = true
-  return held(1)
-end
-
--- Rules 2 and 3: granted now.
-local token, reserved = grantable(id, owner, mode, tokens)
-if token then
-  grant(id, owner, mode, token, now + ttl, label)
-  return held(reserved)
-end
-if holds_of(owner) > 0 then
-  if waits(id) then
-    leave(id)
-    promote()
+-- Rule 1: the id is a hold.
+local hold, short = name.hold_of(id), e.token - 1
+if hold then
+  hold.deadline = math.max(hold.deadline, name.now + ttl)
+  name.put_hold(hold)
+else
+  -- Rules 2 and 3: granted now.
+  local waiter = name.waiter_of(id)
+  local token
+  token, short = name.grantable(e)
+  if exhausted then
+    foreign('the token counter')
   end
-  close()
-  return {-2}
+  if token then
+    hold = {id = id, deadline = name.now + ttl, token = token, mode = e.mode, owner = e.owner, rest = e.rest}
+    name.put_hold(hold)
+    if waiter then
+      name.delete_waiter(waiter, true)
+    end
+    name.grant_siblings(e.owner)
+  elseif name.owned(e.owner) > 0 then
+    if waiter then
+      name.delete_waiter(waiter)
+      name.promote()
+    end
+    name.save_name()
+    return {-2}
+  elseif place ~= '' then
+    -- Rule 4: not now.
+    waiter = waiter or {id = id, token = e.token, mode = e.mode, owner = e.owner}
+    waiter.rest = place .. ' ' .. e.rest
+    waiter.deadline = name.now + string.match(place, '^%d+')
+    name.put_waiter(waiter)
+  end
+end
+if hold then
+  local own = name.owned(e.owner)
+  if own < 1 then
+    foreign('a count of holds')
+  end
+  name.save_name()
+  return {1, tonumber(hold.token), short, hold.deadline - name.now, own}
 end
 
--- Rule 4: not now.
-if waiting then
-  enqueue(id, owner, mode, tokens, waiting, channel, label)
+local latest, label = name.last_hold()
+local position = name.position(id)
+local retry = math.max(latest - name.now, 0) + 1 + 2 * math.min(math.max(position - 1, 0), 20)
+if place == '' then
+  name.save_name()
+  return {-1, retry, label or ''}
 end
-local position = (redis.call('ZRANK', order, 'q:' .. id) or -1) + 1
-local retry = math.max(latest_hold() - now, 0) + 1 + 2 * math.min(math.max(position - 1, 0), 20)
-close()
-if not waiting then
-  return {-1, retry}
-end
-return {0, last, position, retry}
+local last = last_token(tonumber(tokens))
+name.save_name()
+return {0, last, position, retry, label or ''}

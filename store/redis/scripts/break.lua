@@ -1,18 +1,21 @@
 -- break: remove all holds of a name by force, and promote.
 --
--- KEYS  1 token counter of the partition; 2 lock, 3 order of the name
+-- KEYS  1 token counter of the partition; 2 lock of the name, 3 its order if it is indexed
 --
 -- Returns how many holds were removed.
 
--- include model.lua
+-- include token.lua
+-- include name.lua
 
-open(2)
-settle()
-local broken = 0
-for _, member in ipairs(redis.call('ZRANGE', order, 0, later - 1, 'BYSCORE')) do
-  drop(string.sub(member, 3))
-  broken = broken + 1
+name.load_name(2, call('HLEN', KEYS[2]))
+name.delete_dead()
+local broken = {}
+for i, line in ipairs((name.lists())) do
+  broken[i] = name.read_line(line)
 end
-promote()
-close()
-return broken
+for _, hold in ipairs(broken) do
+  name.delete_hold(hold)
+end
+name.promote()
+name.save_name()
+return #broken

@@ -1,13 +1,13 @@
--- count: how many holders and waiters a name has.
+-- count: how many holders and waiters a name has. It writes nothing.
 --
--- KEYS  1 token counter of the partition; 2 lock, 3 order of the name
+-- KEYS  1 token counter of the partition; 2 lock of the name, 3 its order if it is indexed
 --
--- Returns the number.
+-- Returns the number, or -1 if there are dead entries, which settle.lua deletes.
 
--- include model.lua
+-- include token.lua
+-- include name.lua
 
-open(2)
-settle()
-local number = holds + redis.call('ZCOUNT', order, '-inf', '(0')
-close()
-return number
+name.looking = true
+name.load_name(2, call('HLEN', KEYS[2]))
+local number, waiters = name.numbers()
+return name.has_dead() and -1 or number + waiters

@@ -1,39 +1,35 @@
--- inspect: the holders and the queue of one name.
+-- inspect: the holders and the queue of one name. It writes nothing.
 --
--- KEYS  1 token counter of the partition; 2 lock, 3 order of the name
+-- KEYS  1 token counter of the partition; 2 lock of the name, 3 its order if it is indexed
 -- ARGV  1 how many characters of an id or owner may be shown
 --
--- Returns {last token, holders, waiters}: of each holder, the oldest grant first, and of each waiter,
--- the head first, {id, owner, mode, token (0 for a waiter), ms to its deadline, label}.
---
--- What has died is removed on the way, as with every other script.
+-- Returns {last token, holders, waiters, dead}: of each holder, the oldest grant first, and of each
+-- waiter, the head first, {id, owner, mode, token (0 for a waiter), ms to its deadline, label}; dead
+-- is 1 if there are dead entries, which settle.lua deletes.
 
--- include model.lua
+-- include token.lua
+-- include name.lua
 
 local shown = tonumber(ARGV[1])
 
-local function entry(id, e, token, deadline)
-  return {string.sub(id, 1, shown), string.sub(e.owner, 1, shown), e.mode, token, deadline - now, e.label}
-end
-
-open(2)
-settle()
-
-local held, holders, waiters = {}, {}, {}
-local members = redis.call('ZRANGE', order, 0, -1, 'WITHSCORES')
-for i = 1, #members, 2 do
-  local band, id = string.match(members[i], '^(.):(.*)$')
-  if band == 'h' then
-    local h = hold(id)
-    held[#held + 1] = {number = h.number, entry = entry(id, h, tonumber(h.token), members[i + 1])}
-  elseif band == 'q' then
-    waiters[#waiters + 1] = entry(id, waiter(id), 0, redis.call('ZSCORE', order, 'd:' .. id) - later)
+local function entries(lines, waiting)
+  local all = {}
+  for _, line in ipairs(lines) do
+    local e = name.read_line(line)
+    local label = e.rest
+    if waiting then
+      _, _, label = name.read_place(e)
+    end
+    if e.deadline >= name.now then
+      all[#all + 1] = {string.sub(e.id, 1, shown), string.sub(e.owner, 1, shown), e.mode,
+        waiting and 0 or tonumber(e.token), e.deadline - name.now, label}
+    end
   end
-end
-table.sort(held, function(a, b) return a.number < b.number end)
-for i, h in ipairs(held) do
-  holders[i] = h.entry
+  return all
 end
 
-close()
-return {last, holders, waiters}
+local last = last_token(0)
+name.looking = true
+name.load_name(2, call('HLEN', KEYS[2]))
+local holds, waits = name.lists()
+return {last, entries(holds), entries(waits, true), name.has_dead() and 1 or 0}

@@ -6,31 +6,38 @@
 --
 -- Returns 1 renewed, 0 lost, 2 continue with order.
 --
--- Between the two calls only the lock lives longer, which keeps nobody out: what counts is order.
+-- Between the two calls only the lock lives longer, which keeps no request out: order decides.
 
-local kind = redis.call('TYPE', KEYS[1]).ok
+-- include token.lua
+-- include name.lua
 
-if kind == 'hash' then
-  if redis.call('HEXISTS', KEYS[1], 'i:' .. ARGV[1]) == 0 then
+local id, key, ttl = ARGV[1], KEYS[1], tonumber(ARGV[2])
+name.read_clock()
+
+if call('TYPE', key).ok == 'zset' then
+  local deadline = call('ZSCORE', key, 'h:' .. id)
+  if not deadline or tonumber(deadline) < name.now then
     return 0
   end
-  if redis.call('HLEN', KEYS[1]) == 2 then
-    redis.call('PEXPIRE', KEYS[1], ARGV[2])
-    return 1
-  end
-  redis.call('PEXPIRE', KEYS[1], ARGV[2], 'GT')
-  return 2
+  call('ZADD', key, name.now + ttl, 'h:' .. id)
+  call('PEXPIRE', key, ttl, 'GT')
+  return 1
 end
 
-local deadline = redis.call('ZSCORE', KEYS[1], 'h:' .. ARGV[1])
-if not deadline then
+if call('HEXISTS', key, 'E:' .. id) == 1 then
+  call('PEXPIRE', key, ttl, 'GT')
+  return 2
+end
+local fields = call('HLEN', key)
+if fields == 0 or call('HEXISTS', key, 'counts') == 1 then
   return 0
 end
-local time = redis.call('TIME')
-local now = math.floor((time[1] * 1000000 + time[2]) / 1000)
-if tonumber(deadline) < now then
+name.load_name(1, fields)
+local hold = name.hold_of(id)
+if not hold or hold.deadline < name.now then
   return 0
 end
-redis.call('ZADD', KEYS[1], now + ARGV[2], 'h:' .. ARGV[1])
-redis.call('PEXPIRE', KEYS[1], ARGV[2], 'GT')
+hold.deadline = name.now + ttl
+name.put_hold(hold)
+name.save_lists()
 return 1

@@ -1,40 +1,33 @@
 -- raise: give a hold a token that was chosen elsewhere.
 --
--- KEYS  1 token counter of the partition; 2 lock, 3 order of the name
+-- KEYS  1 token counter of the partition; 2 lock of the name, 3 its order if it is indexed
 -- ARGV  1 id, 2 token, 3 number of tokens to reserve from it on
 --
 -- Returns the token that the hold has then, 0 if the id is no hold.
 --
 -- A token that is no greater than the hold's changes nothing. An exclusive hold gets any greater one,
--- even if the counter, which serves other names too, is further: nobody else has got a token of this
--- name since the hold did. Among shared ones somebody may have, so there a token that is not ahead of
--- the counter is replaced by a new one.
+-- even if the counter, which serves other names too, is further: no other hold of this name has got
+-- a token since. Among shared holds another may have, so a token that is not ahead of the counter is
+-- replaced by a new one.
 
--- include model.lua
+-- include token.lua
+-- include name.lua
 
-open(2)
-settle()
 local id, token, tokens = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-if not deadline_of(id) then
-  close()
-  return 0
+name.load_name(2, call('HLEN', KEYS[2]))
+name.delete_dead()
+local hold = name.hold_of(id)
+if hold and token > tonumber(hold.token) then
+  local last = last_token(0)
+  if hold.mode == 's' and token <= last then
+    token = math.max(last + 1, name.time[1] * 1000000 + name.time[2])
+  end
+  if token > most - tokens then
+    foreign('the token counter')
+  end
+  call('SET', counter, string.format('%.0f', math.max(last, token + tokens - 1)))
+  hold.token = string.format('%.0f', token)
+  name.put_hold(hold)
 end
-local h = hold(id)
-if token <= tonumber(h.token) then
-  close()
-  return tonumber(h.token)
-end
-if h.mode == 's' and token <= last then
-  token = math.max(last + 1, micros)
-end
-if token > most - tokens then
-  foreign('the token counter')
-end
-last, issued = math.max(last, token + tokens - 1), true
-count(h.owner, h.mode, h.token, -1)
-count(h.owner, h.mode, string.format('%.0f', token), 1)
-redis.call('HSET', lock, 'i:' .. id,
-  string.format('%s %s %.0f %.0f ', h.mode, h.owner, token, h.number) .. h.label)
-changed = true
-close()
-return token
+name.save_name()
+return hold and tonumber(hold.token) or 0

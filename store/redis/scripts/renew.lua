@@ -5,42 +5,38 @@
 --
 -- Returns for each hold 1 renewed, 0 lost, or a string: what went wrong with this one.
 --
--- A lone hold costs 3 calls: HLEN, HEXISTS, PEXPIRE.
+-- Calls: 2 for a lone hold (HEXISTS, PEXPIRE); 6 for a listed one (HEXISTS, HLEN, TIME, HMGET, HSET,
+-- PEXPIREAT).
 
--- include model.lua
+-- include token.lua
+-- include name.lua
 
 local function renew(k, id, ttl)
-  local fields = redis.call('HLEN', KEYS[k])
+  if call('HEXISTS', KEYS[k], 'L:' .. id) == 1 then
+    call('PEXPIRE', KEYS[k], ttl)
+    return 1
+  end
+  local fields = call('HLEN', KEYS[k])
   if fields == 0 then
     return 0
   end
-  if fields == 2 then
-    if redis.call('HEXISTS', KEYS[k], 'i:' .. id) == 0 then
-      return 0
-    end
-    redis.call('PEXPIRE', KEYS[k], ttl)
-    return 1
+  name.load_name(k, fields)
+  name.delete_dead()
+  local hold = name.hold_of(id)
+  if hold then
+    hold.deadline = name.now + ttl
+    name.put_hold(hold)
   end
-  if counter ~= KEYS[k - 1] then
-    counter, now = KEYS[k - 1], nil
-  end
-  open(k)
-  settle()
-  local found = 0
-  if deadline_of(id) then
-    redis.call('ZADD', order, now + ttl, 'h:' .. id)
-    changed = true
-    found = 1
-  end
-  close()
-  return found
+  name.save_name()
+  return hold and 1 or 0
 end
 
 local results = {}
 for i = 1, #ARGV / 2 do
   local ok, result = pcall(renew, 3 * i - 1, ARGV[2 * i - 1], ARGV[2 * i])
-  if not ok and type(result) == 'table' then
-    result = result.err
+  if not ok then
+    name.wakes = nil
+    result = type(result) == 'table' and result.err or tostring(result)
   end
   results[i] = result
 end

@@ -1,30 +1,64 @@
--- token: issue tokens in one call, for the scripts that include it.
+-- token: numbers for grants. Every script includes this file, or one that includes it.
 
--- take reserves consecutive tokens, and returns the first and how many fewer than asked for they
--- are. The last one is the clock's µs: tokens that were not given before are there for the taking,
--- and the counter never runs ahead of the clock, by which tokens grow on when the counter is lost.
--- For the same reason a counter that is not there has none from before. It works on the digits of
--- numbers, because to convert and format them takes as long as a call.
+local call = redis.call
+local find_text, cut, byte = string.find, string.sub, string.byte
+local limit = 64                 -- the most entries of a listed name
+local counter = KEYS[1]          -- the token counter of the name's partition
+local most = 9007199254740992    -- 2^53: Lua counts exactly up to here
+local taken                      -- the token that this script has taken last
+local exhausted = false          -- the counter is at its end
+local keep_lists                 -- set by index.lua: what to write before an error ends the script
+
+-- foreign ends the script because of data that it did not write.
+local function foreign(what)
+  if keep_lists then
+    keep_lists()
+  end
+  error({err = 'DLOCKFOREIGN ' .. what})
+end
+
+-- take issues a token and reserves the numbers before it. It returns the first number, and how many
+-- numbers fewer than asked for are reserved. It returns nil if the counter is at its end.
+--
+-- The last number of a span is the clock's µs. So the counter never runs ahead of the clock, and
+-- tokens still grow when the counter is lost. For the same reason a lost counter yields one number.
+-- The digits are compared as text, because a conversion takes as long as a call.
 local function take(time, tokens)
   local token = time[1] .. string.sub('00000' .. time[2], -6)
-  local before = redis.call('SET', KEYS[1], token, 'GET')
+  local before = taken or call('SET', counter, token, 'GET')
   if not before then
+    taken = token
     return token, tokens - 1
   end
   if #before == #token and before < token and string.match(before, '^%d+$') then
-    if tokens == '1' then
-      return token, 0
-    end
+    taken = token
     local reserved = math.min(token - before, tokens)
+    if reserved == 1 then
+      return token, tokens - 1
+    end
     return string.format('%.0f', token - reserved + 1), tokens - reserved
   end
-  -- The counter is not behind the clock, or no counter. Put it right.
+  -- The counter is not behind the clock, or is no counter.
   local number = string.match(before, '^%d+$') and tonumber(before)
-  if not number or number >= 9007199254740992 - tokens then
-    redis.call('SET', KEYS[1], before)
-    error({err = 'DLOCKFOREIGN the token counter'})
+  if not number or number >= most - tokens then
+    call('SET', counter, before)
+    exhausted = true
+    if not number then
+      foreign('the token counter')
+    end
+    return nil
   end
-  token = string.format('%.0f', math.max(number + 1, tonumber(token)))
-  redis.call('SET', KEYS[1], token)
-  return token, tokens - 1
+  taken = string.format('%.0f', math.max(number + 1, tonumber(token)))
+  call('SET', counter, taken)
+  return taken, tokens - 1
+end
+
+-- last_token reads the counter for a request that gets no token.
+local function last_token(tokens)
+  local last = string.match(call('GET', counter) or '0', '^%d+$')
+  last = last and tonumber(last)
+  if not last or last >= most - tokens then
+    foreign('the token counter')
+  end
+  return last
 end

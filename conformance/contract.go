@@ -1,0 +1,205 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/dlock-go/dlock/store"
+)
+
+const (
+	saysClosed  = "Every call after Close gets ErrClosed. A Listen after Close hears nothing."
+	saysMutex   = "The store calls no sink while it holds a lock of its own."
+	saysCommit  = "An event leaves after its grant is certain to last. A store that commits sends it after the commit."
+	saysRebury  = "Burying it again refuses it for at least ref.TTL from then, whatever is left of an earlier burial."
+	saysSibling = "Each of them becomes a hold with deadline now+WaitTTL and gets its event, as a promoted waiter does."
+)
+
+// Cases about sentences that an author easily overlooks.
+var contractCases = []testCase{
+	{
+		name: "calls after Close",
+		says: saysClosed,
+		run: func(h *harness) {
+			a := h.exclusive("A")
+			h.close(h.main)
+			h.main.Listen(func(store.Event) { h.report("Listen after Close", "an event", "none") })()
+			for _, c := range h.calls(a) {
+				if err := c.call(h.ctx); !errors.Is(err, store.ErrClosed) {
+					h.fail(c.name+" after Close", describeError(err), "ErrClosed")
+				}
+			}
+		},
+	},
+	{
+		name: "sink that calls the store",
+		says: saysMutex, needs: fair,
+		run: func(h *harness) {
+			a, w := h.exclusive("A"), h.exclusive("W")
+			a.hold()
+			w.queue()
+			answered := make(chan bool, 16)
+			defer h.listen(h.main, func(store.Event) {
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					h.main.Inspect(h.ctx, h.name)
+				}()
+				answered <- h.endsSoon(done)
+			})()
+			a.release()
+			h.wake(w)
+			select {
+			case ok := <-answered:
+				if !ok {
+					h.fail("Inspect while a sink runs", "no answer until the sink has returned", "an answer: no lock of the store is held")
+				}
+			case <-time.After(h.patience()):
+				h.failf("an event at each sink", "none at a second sink")
+			}
+		},
+	},
+	{
+		name: "event is of a grant",
+		says: saysCommit, needs: fair,
+		run: func(h *harness) {
+			a, w := h.exclusive("A"), h.exclusive("W")
+			a.hold()
+			w.queue()
+			answers := make(chan string, 16)
+			ask := w.req
+			ask.Queue = false
+			defer h.listen(h.main, func(e store.Event) {
+				if e.ID != ask.ID || e.Token == 0 {
+					return
+				}
+				go func() {
+					g, err := h.main.Acquire(h.ctx, ask)
+					if err != nil || !g.Held || g.Token != e.Token {
+						answers <- describeGrant(g, err)
+					} else {
+						answers <- ""
+					}
+				}()
+			})()
+			a.release()
+			h.wake(w)
+			select {
+			case got := <-answers:
+				if got != "" {
+					h.fail(describeRequest(ask)+" as soon as its event came", got, "held, with the token of the event")
+				}
+			case <-time.After(h.patience()):
+				h.failf("an event at each sink", "none at a second sink")
+			}
+		},
+	},
+	{
+		name: "handle that asked last hears",
+		says: saysEvent, needs: fair | twoHandles,
+		run: func(h *harness) {
+			a, w := h.exclusive("A"), h.exclusive("W")
+			a.hold()
+			w.queue()
+			w.through(h.other).queue()
+			a.release()
+			for known := 0; ; known++ {
+				e, ok := h.await(w.req.ID, known, h.patience())
+				if !ok {
+					h.failf("an event at the handle that asked last", "none for %v within %v", w, h.patience())
+				}
+				if e.via == h.other {
+					return
+				}
+			}
+		},
+	},
+	{
+		name: "buried again",
+		says: saysRebury,
+		run: func(h *harness) {
+			a := h.exclusive("A").lease(h.ttl).waitTTL(h.ttl)
+			a.buryAbsent()
+			first := h.last
+			h.before(first, h.ttl)
+			a.buryAbsent()
+			second := h.last
+			h.setRelied(0)
+			h.sleep(first.answered + h.ttl + h.lag - h.now())
+			h.rely(second, h.ttl)
+			a.refused(store.ErrLost)
+		},
+	},
+	{
+		name: "sibling lasts a WaitTTL",
+		says: saysSibling, needs: fair,
+		run: func(h *harness) {
+			a, w, w2 := h.exclusive("A"), h.exclusive("W"), h.exclusive("W").waitTTL(h.ttl)
+			a.hold()
+			w.queue()
+			w2.queue()
+			a.release()
+			h.wake(w)
+			h.after(h.last, h.ttl)
+			h.wantHolders(w)
+			w2.renewLost()
+		},
+	},
+}
+
+// namedCall is a call of the store that a case makes.
+type namedCall struct {
+	name string
+	call storeCall
+}
+
+// calls is each call of the store once, on the hold c.
+func (h *harness) calls(c *claim) []namedCall {
+	list := []namedCall{
+		{"Acquire", func(ctx context.Context) error { _, err := h.main.Acquire(ctx, h.exclusive("A").req); return err }},
+		{"Renew", func(ctx context.Context) error { return errors.Join(h.renewWith(ctx, c.ref())...) }},
+		{"Release", func(ctx context.Context) error { return h.main.Release(ctx, c.ref()) }},
+		{"Inspect", func(ctx context.Context) error { _, err := h.main.Inspect(ctx, h.name); return err }},
+	}
+	if s, ok := h.main.(store.Breaker); ok {
+		list = append(list, namedCall{"Break", func(ctx context.Context) error { _, err := s.Break(ctx, h.name); return err }})
+	}
+	if s, ok := h.main.(store.Lister); ok {
+		list = append(list, namedCall{"List", func(ctx context.Context) error { _, err := s.List(ctx); return err }})
+	}
+	return list
+}
+
+// renewWith is Renew of one hold, which wants one result.
+func (h *harness) renewWith(ctx context.Context, ref store.Ref) []error {
+	errs := h.main.Renew(ctx, []store.Ref{ref})
+	if len(errs) != 1 {
+		h.fail("Renew(1 hold)", fmt.Sprintf("%d results", len(errs)), "one result")
+	}
+	return errs
+}
+
+// endsSoon says whether done is closed while the caller waits. In a bubble it
+// yields instead of waiting: a goroutine that waits for a mutex stops its clock.
+func (h *harness) endsSoon(done <-chan struct{}) bool {
+	if !h.Bubble {
+		select {
+		case <-done:
+			return true
+		case <-time.After(max(h.ttl, time.Second)):
+			return false
+		}
+	}
+	for range 5_000_000 {
+		select {
+		case <-done:
+			return true
+		default:
+			runtime.Gosched()
+		}
+	}
+	return false
+}

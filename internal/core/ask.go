@@ -1,0 +1,136 @@
+package core
+
+import (
+	"errors"
+
+	"github.com/dlock-go/dlock/internal/localqueue"
+	"github.com/dlock-go/dlock/internal/request"
+	"github.com/dlock-go/dlock/store"
+)
+
+// askForFront asks the store for the front of the queue, where this call stands. It
+// does so on this goroutine if nobody in this process holds the name, and else in
+// the background, since the lock may be handed over meanwhile.
+func (a *Call) askForFront() (localqueue.State, error) {
+	if err := ended(a.ctx); err != nil {
+		return localqueue.Asking, err
+	}
+	if a.Client.isClosing.Load() {
+		return localqueue.Asking, store.ErrClosed
+	}
+	owner, id := request.NewIDs()
+	n, w := a.name, &a.waiter
+	n.shard.mu.Lock()
+	if w.State != localqueue.Asking {
+		n.shard.mu.Unlock()
+		return w.State, nil
+	}
+	p := a.newPlace(id)
+	p.queue = w.Place
+	p.queue.Value = p
+	if a.again != nil {
+		p.identity = a.again.identity
+	} else {
+		p.own = identity{id: owner}
+		p.identity = &p.own
+	}
+	inline := n.ownerHolds == 0
+	tokens := 1
+	if a.Config.shareable() && p.identity.requests == 0 && (a.Mode == store.Shared || !inline || !a.owner.alone()) {
+		tokens += a.Config.Handoffs
+	}
+	p.prepare(true, tokens)
+	if inline {
+		p.queue.Phase = localqueue.Inline
+	} else {
+		p.follow()
+	}
+	n.shard.mu.Unlock()
+	if inline {
+		return a.answered(p, p.request.Send(a.ctx))
+	}
+	p.request.Start(p.done)
+	return localqueue.Following, nil
+}
+
+// askDirectly asks the store past the queue, for the owner itself.
+func (a *Call) askDirectly() (localqueue.State, error) {
+	if err := ended(a.ctx); err != nil {
+		return localqueue.Direct, err
+	}
+	owner, id := request.NewIDs()
+	n := a.name
+	n.shard.mu.Lock()
+	done, err := a.owner.reenter(a.Mode, nil, a.Handle)
+	if !done && err == nil {
+		err = a.owner.standAlone()
+	}
+	if done {
+		a.waiter.State, a.delivered = localqueue.Granted, true
+		a.owner.refs-- // the handle has its own
+	}
+	if done || err != nil {
+		n.shard.mu.Unlock()
+		return a.waiter.State, err
+	}
+	p := a.newPlace(id)
+	p.only = a
+	p.identity = a.owner.known(owner)
+	p.prepare(!a.Try, 1)
+	a.waiter.State = localqueue.Asking
+	n.shard.mu.Unlock()
+	if a.Try {
+		return a.answered(p, p.request.Try(a.ctx, a.Client.closing))
+	}
+	return a.answered(p, p.request.Send(a.ctx))
+}
+
+// answered goes on after a request on this goroutine.
+func (a *Call) answered(p *place, answer request.Answer) (localqueue.State, error) {
+	switch answer.Outcome {
+	case request.Granted:
+		p.hold.init(p, answer.Grant)
+		return a.settle(p, nil)
+	case request.Refused:
+		return a.settle(p, answer.Err)
+	}
+	err := ended(a.ctx)
+	if err == nil && a.Client.isClosing.Load() {
+		err = store.ErrClosed
+	}
+	n := a.name
+	a.since = a.Client.moment(p.request.Sent())
+	n.shard.mu.Lock()
+	if err == nil && p.asksFor(a) {
+		p.follow()
+		n.shard.mu.Unlock()
+		p.request.Poll(answer, p.done)
+		return localqueue.Following, nil
+	}
+	state := a.waiter.State
+	n.shard.mu.Unlock()
+	p.request.Abandon()
+	return state, err
+}
+
+// settle ends the asking on this goroutine: with a grant, or with err.
+func (a *Call) settle(p *place, err error) (localqueue.State, error) {
+	n := a.name
+	var fx effects
+	n.shard.mu.Lock()
+	if err == nil {
+		p.granted(&fx)
+	} else {
+		p.refused(err)
+	}
+	state := a.waiter.State
+	if state == localqueue.Granted {
+		a.Handle.delivered, a.delivered = true, true
+	}
+	n.shard.mu.Unlock()
+	fx.run(a.Client)
+	return state, nil
+}
+
+// isClosed reports that a handle was ended by Close.
+func isClosed(err error) bool { return errors.Is(err, store.ErrClosed) }

@@ -1,0 +1,259 @@
+package core
+
+import (
+	"context"
+	"time"
+
+	"github.com/dlock-go/dlock/internal/localqueue"
+	"github.com/dlock-go/dlock/internal/request"
+	"github.com/dlock-go/dlock/store"
+)
+
+// LockConfig is what one lock is taken with. It does not change.
+type LockConfig struct {
+	request.Config
+	Name     string
+	MaxHold  time.Duration // 0: no cap
+	Handoffs int           // local hand-overs of one grant at most; not positive: none
+
+	kind localqueue.Kind // which waiters a grant by this config fits
+}
+
+// shareable reports whether a hold by this config may serve several owners of the
+// process: it has to be renewed for as long as they have it.
+func (c *LockConfig) shareable() bool { return !c.Fixed && c.MaxHold == 0 && c.Handoffs > 0 }
+
+// Prepare completes the config. It is called once, when all fields are set.
+func (c *LockConfig) Prepare() {
+	c.kind = localqueue.Kind{TTL: int64(c.TTL), WaitTTL: int64(c.WaitTTL), Alone: !c.shareable()}
+}
+
+// Call is one lock call, and the memory of all that an uncontended lock needs. The
+// caller sets Client to Owner and does not change them.
+type Call struct {
+	Client *Client
+	Config *LockConfig
+	Owner  Owner
+	Handle *Handle
+	Mode   store.Mode
+	Try    bool // do not wait
+
+	counted   gauge
+	delivered bool // the grant came on this goroutine, and the clock was read
+	placeUsed bool // placeMemory is in use
+
+	ctx   context.Context
+	name  *nameState
+	owner *ownerState
+	since moment // it asks or waits
+	again *again
+
+	// Guarded by the shard.
+	waiter localqueue.Waiter
+	ready  chan struct{} // told when waiter.State has changed; made when the call has to wait
+	err    error         // if failed
+	direct *place        // in the background, for this call alone
+
+	placeMemory place
+	holdMemory  ownerHold
+	ownerMemory ownerState
+}
+
+// again is what a call keeps of an id that the store has given up, to go on with
+// another id of the same identity.
+type again struct {
+	identity *identity
+	lost     int // ids lost in a row
+}
+
+// times is how many ids were lost in a row.
+func (g *again) times() int {
+	if g == nil {
+		return 0
+	}
+	return g.lost
+}
+
+// maxLostIDs is how often in a row a call goes on with another id when the store
+// has given up the one that it asked by. One that lasted longer than the TTL begins
+// a new row.
+const maxLostIDs = 3
+
+// Lock takes the lock, and returns nil when a.Handle holds it. Its errors are bare.
+func (a *Call) Lock(ctx context.Context) error {
+	c := a.Client
+	sh := c.shard(a.Config.Name)
+	sh.calls.Add() // so that Close waits for what a late grant leaves to do
+	defer sh.calls.Done()
+	if c.isClosing.Load() {
+		return store.ErrClosed
+	}
+	a.ctx = ctx
+	state, err := a.join(sh, ended(ctx))
+	for err == nil {
+		switch state {
+		case localqueue.Asking:
+			state, err = a.askForFront()
+		case localqueue.Direct:
+			state, err = a.askDirectly()
+		case localqueue.Waiting, localqueue.Following:
+			state, err = a.await()
+		case localqueue.Granted:
+			return a.deliver()
+		default:
+			err = a.err
+		}
+	}
+	return a.leave(err)
+}
+
+// join enters the name, and re-enters, joins other readers or queues. over is why ctx
+// has ended, if it has.
+func (a *Call) join(sh *shard, over error) (localqueue.State, error) {
+	var fx effects
+	sh.mu.Lock()
+	a.enter(sh, a.Config.Name, a.Owner)
+	state, err := a.start(over, &fx)
+	sh.mu.Unlock()
+	fx.run(a.Client)
+	if err == nil && !a.Try && state != localqueue.Granted {
+		err = a.countAsking()
+	}
+	return state, err
+}
+
+// start is join with the shard locked.
+func (a *Call) start(over error, fx *effects) (localqueue.State, error) {
+	w := &a.waiter
+	if done, err := a.owner.reenter(a.Mode, over, a.Handle); done || err != nil {
+		if done {
+			w.State, a.delivered = localqueue.Granted, true
+			a.owner.refs-- // the handle has its own
+		}
+		return w.State, err
+	}
+	if over != nil {
+		return w.State, over
+	}
+	n := a.name
+	switch {
+	case !a.Owner.Private || len(a.owner.holds) > 0:
+		// An explicit owner and one that holds the name go past the queue: a nested
+		// call, perhaps by way of another process, must not stand behind a
+		// stranger that waits for its own caller to finish.
+		w.State = localqueue.Direct
+	case a.Mode == store.Shared && n.reading.mayJoin(a):
+		n.reading.next()
+		n.reading.serve(a, fx)
+	case a.Try:
+		w.State = localqueue.Direct
+	default:
+		w.Mode, w.Kind, w.Value = a.Mode, &a.Config.kind, a
+		n.queue.Join(w)
+		a.owner.waiters = append(a.owner.waiters, a)
+	}
+	return w.State, nil
+}
+
+// await blocks until the state of the waiter has changed.
+func (a *Call) await() (localqueue.State, error) {
+	if err := a.countWaiting(); err != nil {
+		return a.state(), err
+	}
+	sh := a.name.shard
+	sh.mu.Lock()
+	state := a.waiter.State
+	if state != localqueue.Waiting && state != localqueue.Following {
+		sh.mu.Unlock()
+		return state, nil
+	}
+	if a.ready == nil {
+		a.ready = make(chan struct{}, 1)
+	}
+	ready := a.ready
+	sh.mu.Unlock()
+	select {
+	case <-ready:
+		return a.state(), nil
+	case <-a.ctx.Done():
+		return a.state(), ended(a.ctx)
+	case <-a.Client.closing:
+		return a.state(), store.ErrClosed
+	}
+}
+
+func (a *Call) state() localqueue.State {
+	sh := a.name.shard
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return a.waiter.State
+}
+
+// wake has the call look at its state. The shard is locked.
+func (a *Call) wake() {
+	if a.ready == nil {
+		return // it has not begun to wait, and looks before it does
+	}
+	select {
+	case a.ready <- struct{}{}:
+	default:
+	}
+}
+
+// failing notes why the call fails. The shard is locked.
+func (a *Call) failing(err error) bool {
+	a.err = err
+	a.owner.forget(a)
+	return true
+}
+
+// fail ends a call that is not in the queue. The shard is locked.
+func (a *Call) fail(err error) {
+	a.err, a.direct = err, nil
+	a.waiter.State = localqueue.Failed
+	a.wake()
+}
+
+// deliver ends a call that was granted. It looks at the clock last, so that a pause
+// on the way ends in an error and never in a hold that is not. From then on the
+// loss of the hold is told.
+func (a *Call) deliver() error {
+	a.uncount()
+	if a.delivered {
+		return nil
+	}
+	h := a.Handle
+	sh := a.name.shard
+	sh.mu.Lock()
+	if h.err == nil && h.owner.store.lease.Valid() {
+		h.delivered = true
+		sh.mu.Unlock()
+		return nil
+	}
+	sh.mu.Unlock()
+	if err := h.unlock(); isClosed(err) {
+		return store.ErrClosed
+	}
+	return request.ErrExpired
+}
+
+// leave ends a call that was not granted, or returns nil if it was in that moment.
+func (a *Call) leave(err error) error {
+	n := a.name
+	n.shard.mu.Lock()
+	if a.waiter.State == localqueue.Granted {
+		n.shard.mu.Unlock()
+		return a.deliver()
+	}
+	if a.waiter.Place != nil || a.waiter.State == localqueue.Waiting {
+		n.carryOut(n.queue.Leave(&a.waiter))
+	}
+	if p := a.direct; p != nil {
+		p.drop()
+	}
+	a.owner.forget(a)
+	a.owner.leave()
+	n.shard.mu.Unlock()
+	a.uncount()
+	return err
+}

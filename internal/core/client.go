@@ -1,0 +1,183 @@
+// Package core runs lock calls: re-enter a lock that the owner has, queue inside
+// the process, ask the store, hold, hand over, lose and release.
+//
+// The objects of one name, from the user's handle to the store:
+//
+//	Handle      one successful call of a user; nested ones share an ownerHold
+//	ownerHold   one owner's turn with a storeHold
+//	storeHold   one hold at the store with its lease; owners of this process have it
+//	            one after another (writers) or together (readers)
+//	place       one request at the store, and what it becomes: a storeHold
+//	nameState   everything that this process knows of a name: owners, queue, places
+//
+// The mutex of a shard guards all of that for its names. No call of the store, no
+// callback and no wait happens under it.
+package core
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/dlock-go/dlock/internal/request"
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/watchdog"
+)
+
+// Config is what New needs. All fields but OnLost are required.
+type Config struct {
+	Store      store.Store
+	Timeout    time.Duration // of one call of the store, for the longest lease
+	MaxWaiters int
+	OnLost     func(*Handle) // may be nil
+	Log        *slog.Logger
+}
+
+// Client takes locks from one store.
+type Client struct {
+	config Config
+	log    *slog.Logger
+	start  time.Time // where moments are counted from
+	sender *request.Sender
+	dog    *watchdog.Watchdog
+	shards [64]shard
+
+	asking   atomic.Int64 // calls that wait for the answer to their first request
+	waiters  atomic.Int64 // calls that wait for a lock
+	renewals renewalLog
+	onLost   notices
+	logs     notices
+
+	closing   chan struct{}
+	isClosing atomic.Bool
+	closed    chan struct{}
+}
+
+// New returns a client. It makes no call of the store.
+func New(cfg Config) (*Client, error) {
+	c := &Client{config: cfg, log: cfg.Log, closing: make(chan struct{}), closed: make(chan struct{})}
+	c.start = time.Now().Add(-time.Second) // so that no moment is 0
+	var err error
+	c.dog, err = watchdog.New(watchdog.Config{Renew: c.renew, Expired: c.expired, Timeout: cfg.Timeout})
+	if err != nil {
+		return nil, err
+	}
+	c.sender = request.NewSender(cfg.Store, cfg.Log)
+	return c, nil
+}
+
+// Close ends the client. Calls that wait return ErrClosed, holds end and are
+// released. It returns when the store has confirmed that, or an error that matches
+// ErrUnavailable after twice the timeout. A second Close waits for the first and
+// returns nil.
+func (c *Client) Close() error {
+	if !c.isClosing.CompareAndSwap(false, true) {
+		<-c.closed
+		return nil
+	}
+	defer close(c.closed)
+	return c.close()
+}
+
+func (c *Client) close() error {
+	close(c.closing)
+	c.sender.StopAcquires()
+	for i := range c.shards {
+		c.shards[i].close(c)
+	}
+	c.dog.Close() // before the wait: what it told lost is among what is waited for
+
+	bound := 2 * c.config.Timeout
+	c.idle(time.Now().Add(bound))
+	c.sender.StopReleases()
+	returned := c.idle(time.Now().Add(bound + time.Second))
+	if left := c.sender.PendingReleases(); left > 0 || !returned {
+		return fmt.Errorf("%w: %d releases not confirmed within %v, left to their leases", request.ErrUnavailable, left, bound)
+	}
+	return nil
+}
+
+// Notify has f called soon, on a goroutine that also calls the logger.
+func (c *Client) Notify(f func()) { c.logs.add(f) }
+
+// Closing returns a channel that is closed when Close has begun.
+func (c *Client) Closing() <-chan struct{} { return c.closing }
+
+// idle waits until no call is under way, at most until deadline.
+func (c *Client) idle(deadline time.Time) bool {
+	for i := range c.shards {
+		if !c.shards[i].calls.Wait(deadline) {
+			return false
+		}
+	}
+	return c.sender.Busy().Wait(deadline)
+}
+
+// close ends all holds of the shard and has them released. No hold is added
+// afterwards: install looks at isClosing under the same mutex.
+func (sh *shard) close(c *Client) {
+	var fx effects
+	sh.mu.Lock()
+	for _, n := range sh.names {
+		for _, o := range n.allOwners() {
+			for len(o.holds) > 0 {
+				g := o.holds[0]
+				for g.handles != nil {
+					fx.end(g.handles, ErrClosedHold)
+				}
+				if s := g.store; s.end(g) {
+					s.lease.Disarm()
+					c.renewals.ended(s)
+					s.place.request.Abandon()
+				}
+			}
+		}
+		n.dropSpares()
+	}
+	sh.mu.Unlock()
+	fx.run(c)
+}
+
+// ended is why a call with ctx cannot go on, with the cause that a hold's context
+// has. It runs other people's code, so no mutex is held.
+func ended(ctx context.Context) error {
+	err := ctx.Err()
+	if err == nil {
+		return nil
+	}
+	return withCause(err, context.Cause(ctx))
+}
+
+// moment is a time on the monotonic clock, counted from the start of the client.
+type moment time.Duration
+
+func (c *Client) now() moment { return moment(time.Since(c.start)) }
+
+func (c *Client) moment(t time.Time) moment { return moment(t.Sub(c.start)) }
+
+// Stats is what the client holds and does at one moment.
+type Stats struct {
+	Names, Holds, Waiters, Calls, Places, Releases int
+}
+
+// Stats counts. It locks one shard after another, so its figures are not of one
+// moment.
+func (c *Client) Stats() (st Stats) {
+	for i := range c.shards {
+		sh := &c.shards[i]
+		sh.mu.Lock()
+		st.Names += len(sh.names)
+		for _, n := range sh.names {
+			st.Holds += n.storeHolds
+		}
+		sh.mu.Unlock()
+		st.Calls += sh.calls.Load()
+	}
+	st.Waiters = int(c.asking.Load() + c.waiters.Load())
+	st.Calls += c.sender.Busy().Load()
+	st.Places = c.sender.Listening()
+	st.Releases = c.sender.PendingReleases()
+	return st
+}

@@ -1,0 +1,45 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/dlock-go/dlock/internal/request"
+	"github.com/dlock-go/dlock/store"
+)
+
+// The errors that this package adds to those of the store. They are bare; the
+// public package wraps them once.
+var (
+	ErrNotHeld        = errors.New("lock is not held")
+	ErrTooManyWaiters = errors.New("too many waiters")
+	ErrTooManyHolds   = errors.New("too many nested holds")
+
+	// ErrLostOuter is store.ErrLost for re-entry into a lost hold: no retry can help.
+	ErrLostOuter = fmt.Errorf("%w: re-entry into a lost hold, unlock all of its handles first", store.ErrLost)
+	// ErrClosedHold is what a hold ends with that Close released.
+	ErrClosedHold = fmt.Errorf("%w: released by Close: %w", ErrNotHeld, store.ErrClosed)
+)
+
+// The causes of a loss. Each is store.ErrLost.
+var (
+	ErrDeadline   = fmt.Errorf("%w: deadline passed without a confirmed renewal", store.ErrLost)
+	ErrFixedEnded = fmt.Errorf("%w: its lease ran out and is not renewed", store.ErrLost)
+	ErrMaxHold    = fmt.Errorf("%w: MaxHold reached", store.ErrLost)
+	ErrGone       = fmt.Errorf("%w: the store says it is gone", store.ErrLost)
+)
+
+// withCause adds to the error of a context the cause of its end, if that says more.
+func withCause(err, cause error) error {
+	switch {
+	case errors.Is(err, cause):
+		return err
+	case errors.Is(cause, err):
+		return cause
+	default:
+		return fmt.Errorf("%w: %w", err, cause)
+	}
+}
+
+// isUnavailable reports that the store was silent for too long.
+func isUnavailable(err error) bool { return errors.Is(err, request.ErrUnavailable) }

@@ -1,0 +1,297 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/dlock-go/dlock/internal/localqueue"
+	"github.com/dlock-go/dlock/store"
+)
+
+const (
+	waiting = localqueue.Waiting
+	granted = localqueue.Granted
+
+	// maxHandles bounds the nested handles of one owner, long before a count wraps.
+	maxHandles = math.MaxInt32
+)
+
+// ownerHold is one owner's turn with a storeHold; the nested handles of the owner
+// share it. Whether it is held is decided in one place, the lease of the storeHold.
+type ownerHold struct {
+	store *storeHold
+	owner *ownerState
+	token uint64
+
+	handles *Handle // those that hold, newest first; guarded by the shard
+}
+
+// Handle is one successful lock call. Its zero value is ready for a Call. It is safe
+// for concurrent use.
+type Handle struct {
+	Value any // the caller's
+
+	owner *ownerHold
+
+	// Guarded by the shard.
+	next, prev *Handle                         // among the handles of the ownerHold that hold
+	err        error                           // why it is held no longer; nil while it is
+	done       chan struct{}                   // made when first asked for
+	inDo       context.CancelCauseFunc         // of the one context that Do made
+	atEnd      map[any]context.CancelCauseFunc // by context, or by the key of AtEnd
+	onLost     func()                          // see OnLost
+	delivered  bool                            // its caller has it: its loss is told
+	unlocked   bool
+
+	ended atomic.Bool // err is set; lets Live be read without the shard
+}
+
+// add adds a handle. The shard is locked and the owner's turn has not ended.
+func (g *ownerHold) add(h *Handle) {
+	h.owner, h.next = g, g.handles
+	if g.handles != nil {
+		g.handles.prev = h
+	}
+	g.handles = h
+	g.owner.refs++
+	g.owner.live++
+}
+
+func (h *Handle) shard() *shard { return h.owner.owner.name.shard }
+
+// Unlock ends the handle, and with the last handle of a hold at the store gives that
+// back. It returns when the store has confirmed that, or after the timeout; see
+// request.Request.Release for the errors.
+func (h *Handle) Unlock() error { return h.unlock() }
+
+func (h *Handle) unlock() error {
+	g := h.owner
+	s, c := g.store, g.owner.name.client
+	sh := h.shard()
+	sh.calls.Add() // Close waits for the release
+	defer sh.calls.Done()
+	last, spares, err := h.finish()
+	if err != nil || !last {
+		return err
+	}
+	var began moment
+	if len(spares) > 0 {
+		began = c.now()
+	}
+	err = s.place.request.Release(c.closing)
+	if errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrForeignKey) {
+		err = c.goneAtRelease(h, err)
+	}
+	for _, gone := range spares {
+		c.await(gone, began+moment(s.place.config.Timeout))
+	}
+	return err
+}
+
+// await waits for a channel to close, at most until deadline.
+func (c *Client) await(gone <-chan struct{}, deadline moment) {
+	timer := time.NewTimer(time.Duration(deadline - c.now()))
+	defer timer.Stop()
+	select {
+	case <-gone:
+	case <-timer.C:
+	}
+}
+
+// goneAtRelease tells that a hold was gone when it was released.
+func (c *Client) goneAtRelease(h *Handle, err error) error {
+	req := &h.owner.store.place.request
+	token := h.owner.token
+	c.logs.add(func() {
+		c.log.Warn("dlock: hold was gone when it was released", "name", req.Name(), "token", token, "id", store.Short(req.ID()))
+	})
+	if c.config.OnLost != nil {
+		c.onLost.add(func() { c.config.OnLost(h) })
+	}
+	if !errors.Is(err, store.ErrLost) {
+		err = withLost(err)
+	}
+	return err
+}
+
+// finish ends the handle. It reports last if no owner is left that has the hold at
+// the store, which has to be given back then, beside the spare places that are
+// being given up: else the store would grant them to nobody for a moment.
+func (h *Handle) finish() (last bool, spares []<-chan struct{}, err error) {
+	g := h.owner
+	s, o := g.store, g.owner
+	sh := h.shard()
+	var fx effects
+	sh.mu.Lock()
+	if h.unlocked {
+		sh.mu.Unlock()
+		return false, nil, ErrNotHeld
+	}
+	h.unlocked = true
+	var next *Call
+	if h.err == nil {
+		last = h.next == nil && h.prev == nil && len(s.owners) == 1
+		if last {
+			next = s.successor()
+		}
+		if next == nil && (last && !s.lease.Disarm() || !last && !s.lease.Valid()) {
+			s.lose(&fx)
+		}
+	}
+	if err = h.err; err != nil {
+		if errors.Is(err, store.ErrLost) {
+			o.lost--
+		}
+		last = false
+	} else {
+		fx.end(h, ErrNotHeld)
+		switch {
+		case next != nil:
+			s.pass(g, next, &fx)
+			last = false
+		case g.handles == nil:
+			s.end(g)
+		}
+		if last {
+			o.name.client.renewals.ended(s)
+			if o.name.ownerHolds == 0 {
+				spares = o.name.dropSpares()
+			}
+		}
+	}
+	o.leave()
+	sh.mu.Unlock()
+	fx.run(o.name.client)
+	return last, spares, err
+}
+
+// Err returns nil while the lock is held, and then why it is not. It reads the
+// clock, so it is right also when the process was stopped for longer than the lease.
+func (h *Handle) Err() error {
+	sh := h.shard()
+	var fx effects
+	sh.mu.Lock()
+	if h.err == nil && !h.owner.store.lease.Valid() {
+		h.owner.store.lose(&fx)
+	}
+	err := h.err
+	sh.mu.Unlock()
+	fx.run(h.owner.owner.name.client)
+	return err
+}
+
+// Live is Err() == nil without the shard's mutex and without consequences.
+func (h *Handle) Live() bool { return !h.ended.Load() && h.owner.store.lease.Valid() }
+
+// Done returns a channel that is closed when the handle is lost or unlocked.
+func (h *Handle) Done() <-chan struct{} {
+	sh := h.shard()
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if h.done == nil {
+		h.done = make(chan struct{})
+		if h.err != nil {
+			close(h.done)
+		}
+	}
+	return h.done
+}
+
+// Context returns a copy of parent that is cancelled when the handle ends. With
+// inDo set its only user ends with the handle, so nothing watches whether the
+// context ends before.
+func (h *Handle) Context(parent context.Context, inDo bool) context.Context {
+	ctx, cancel := context.WithCancelCause(parent)
+	if err := h.attach(ctx, cancel, inDo); err != nil {
+		cancel(err)
+	}
+	return ctx
+}
+
+// attach has cancel called when the handle ends, or returns why it has ended.
+func (h *Handle) attach(ctx context.Context, cancel context.CancelCauseFunc, inDo bool) error {
+	if err := h.Err(); err != nil {
+		return err
+	}
+	sh := h.shard()
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	switch {
+	case h.err != nil:
+		return h.err
+	case inDo:
+		h.inDo = cancel
+		return nil
+	case h.atEnd == nil:
+		h.atEnd = make(map[any]context.CancelCauseFunc)
+	}
+	h.atEnd[ctx] = cancel
+	// A hold may outlive many contexts; each takes itself out when it ends first.
+	context.AfterFunc(ctx, func() {
+		sh.mu.Lock()
+		defer sh.mu.Unlock()
+		delete(h.atEnd, ctx)
+	})
+	return nil
+}
+
+// AtEnd has f called once with the reason when the handle ends, on the goroutine that
+// ends it. key distinguishes it from other calls of AtEnd. f must not block or call
+// the client.
+func (h *Handle) AtEnd(key any, f func(error)) {
+	sh := h.shard()
+	sh.mu.Lock()
+	over := h.err
+	if over == nil {
+		if h.atEnd == nil {
+			h.atEnd = make(map[any]context.CancelCauseFunc)
+		}
+		h.atEnd[key] = f
+	}
+	sh.mu.Unlock()
+	if over != nil {
+		f(over)
+	}
+}
+
+// OnLost has f called once if the handle is lost, on the goroutine that declares
+// it. f must not block or call the client.
+func (h *Handle) OnLost(f func()) {
+	sh := h.shard()
+	sh.mu.Lock()
+	lost := h.err != nil && errors.Is(h.err, store.ErrLost)
+	h.onLost = f
+	sh.mu.Unlock()
+	if lost {
+		f()
+	}
+}
+
+// Token returns the fencing token, the same for all nested handles.
+func (h *Handle) Token() uint64 { return h.owner.token }
+
+// Owner returns the owner that holds.
+func (h *Handle) Owner() Owner { return h.owner.owner.owner }
+
+// Name returns the name of the lock.
+func (h *Handle) Name() string { return h.owner.owner.name.name }
+
+// Deadline returns until when the hold is valid if no renewal succeeds, or the zero
+// Time if it is not held.
+func (h *Handle) Deadline() time.Time {
+	if h.ended.Load() {
+		return time.Time{}
+	}
+	return h.owner.store.lease.Deadline()
+}
+
+// Count returns how many handles on the name its owner holds through this client.
+func (h *Handle) Count() int {
+	sh := h.shard()
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return int(h.owner.owner.live)
+}

@@ -1,0 +1,176 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/watchdog"
+)
+
+// effects are what has to be done about handles that ended once the shard is
+// unlocked: cancelling contexts runs other people's code.
+type effects struct {
+	cancel  cancellation // the first, without an allocation
+	cancels []cancellation
+	onLost  []func()
+	losses  []loss
+}
+
+// cancellation is a context to cancel, with its cause.
+type cancellation struct {
+	cancel context.CancelCauseFunc
+	cause  error
+}
+
+// loss is what is told of one storeHold that was lost.
+type loss struct {
+	store *storeHold
+	cause error
+	told  []*Handle // the oldest delivered handle of each owner
+}
+
+// lose ends all handles as lost. The shard is locked, and the lease has run out or
+// the store has said that it is gone. Only the first call finds owners.
+func (s *storeHold) lose(fx *effects) {
+	if len(s.owners) == 0 {
+		return
+	}
+	n := s.place.name
+	l := loss{store: s, cause: s.cause()}
+	for len(s.owners) > 0 {
+		g := s.owners[0]
+		var oldest *Handle
+		for g.handles != nil {
+			if g.handles.delivered {
+				oldest = g.handles
+			}
+			g.owner.lost++
+			fx.end(g.handles, l.cause)
+		}
+		s.end(g)
+		if oldest != nil {
+			l.told = append(l.told, oldest)
+		}
+	}
+	fx.losses = append(fx.losses, l)
+	// The local deadline comes before the store's, so the hold may still be there.
+	s.place.request.AbandonLost()
+	n.client.renewals.ended(s)
+	if n.ownerHolds == 0 {
+		n.dropSpares()
+	}
+}
+
+// cause says why a lease that is not valid any more was lost.
+func (s *storeHold) cause() error {
+	switch cause, _ := s.lease.Cause(); {
+	case cause == watchdog.ToldLost:
+		return ErrGone
+	case cause == watchdog.CapReached:
+		return ErrMaxHold
+	case s.place.config.Fixed:
+		return ErrFixedEnded
+	default:
+		return ErrDeadline
+	}
+}
+
+// end ends one handle for the reason err. The shard is locked.
+func (fx *effects) end(h *Handle, err error) {
+	g := h.owner
+	if h.prev != nil {
+		h.prev.next = h.next
+	} else {
+		g.handles = h.next
+	}
+	if h.next != nil {
+		h.next.prev = h.prev
+	}
+	h.next, h.prev = nil, nil
+	g.owner.live--
+	h.err = err
+	h.ended.Store(true)
+	if h.done != nil {
+		close(h.done)
+	}
+	if h.inDo != nil && fx.cancel.cancel == nil {
+		fx.cancel = cancellation{h.inDo, err}
+	} else if h.inDo != nil {
+		fx.cancels = append(fx.cancels, cancellation{h.inDo, err})
+	}
+	for _, cancel := range h.atEnd {
+		fx.cancels = append(fx.cancels, cancellation{cancel, err})
+	}
+	h.atEnd = nil
+	if h.onLost != nil && errors.Is(err, store.ErrLost) {
+		fx.onLost = append(fx.onLost, h.onLost)
+	}
+}
+
+// run does it. Neither OnLost nor the logger may keep the watchdog from telling
+// others, so both have goroutines of their own.
+func (fx *effects) run(c *Client) {
+	if fx.cancel.cancel != nil {
+		fx.cancel.cancel(fx.cancel.cause)
+	}
+	for _, c := range fx.cancels {
+		c.cancel(c.cause)
+	}
+	for _, f := range fx.onLost {
+		f()
+	}
+	for _, l := range fx.losses {
+		req, cause := &l.store.place.request, l.cause
+		for _, h := range l.told {
+			if c.config.OnLost != nil {
+				c.onLost.add(func() { c.config.OnLost(h) })
+			}
+			c.logs.add(func() {
+				c.log.Warn("dlock: hold lost", "name", req.Name(), "cause", cause.Error(), "token", h.Token(), "id", store.Short(req.ID()))
+			})
+		}
+	}
+}
+
+// expired is told by the watchdog that a lease ran out or is gone at the store.
+func (c *Client) expired(l *watchdog.Lease, _ watchdog.Cause) {
+	s := l.Value.(*storeHold)
+	sh := s.place.name.shard
+	sh.calls.Add()
+	defer sh.calls.Done()
+	var fx effects
+	sh.mu.Lock()
+	s.lose(&fx)
+	sh.mu.Unlock()
+	fx.run(c)
+}
+
+// renew is the watchdog's way to the store: one call for a batch of leases.
+func (c *Client) renew(ctx context.Context, batch []*watchdog.Lease) []watchdog.Outcome {
+	refs := make([]store.Ref, len(batch))
+	for i, lease := range batch {
+		refs[i] = lease.Value.(*storeHold).place.request.RenewalRef()
+	}
+	outcomes := make([]watchdog.Outcome, len(batch)) // Unknown, unless told otherwise
+	failed := make(map[*storeHold]error)
+	for i, err := range c.sender.Renew(ctx, refs) {
+		if i >= len(outcomes) {
+			break
+		}
+		s := batch[i].Value.(*storeHold)
+		switch {
+		case err == nil:
+			outcomes[i] = watchdog.Renewed
+		case errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrForeignKey):
+			outcomes[i] = watchdog.Lost
+		default:
+			failed[s] = err
+		}
+	}
+	c.renewals.note(c, batch, failed)
+	return outcomes
+}
+
+func withLost(err error) error { return fmt.Errorf("%w: %w", store.ErrLost, err) }

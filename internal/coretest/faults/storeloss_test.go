@@ -1,0 +1,184 @@
+package faults
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/coretest"
+	"github.com/dlock-go/dlock/internal/faultstore"
+	"github.com/dlock-go/dlock/store"
+	"github.com/stretchr/testify/require"
+)
+
+// wantLostByRenewal asserts that h ends when the next renewal is sent, within a third of its
+// validity.
+func wantLostByRenewal(w *coretest.World, h *dlock.Hold) {
+	w.T.Helper()
+	from := time.Now()
+	at, err := w.Ended(h)
+	require.ErrorIs(w.T, err, dlock.ErrLost)
+	require.LessOrEqual(w.T, at.Sub(from), validity(ttl)/3)
+	renewals := w.S1.Calls(faultstore.Renew)
+	require.Equal(w.T, renewals[len(renewals)-1].Sent, at)
+}
+
+// The store restarts empty. The next renewal reports the loss, waiters get the lock by asking
+// again, and tokens still grow.
+func TestFault15RestartWithLoss(t *testing.T) {
+	for name, reconnects := range map[string]bool{"silent": false, "reconnect event": true} {
+		t.Run(name, func(t *testing.T) {
+			coretest.InWorld(t, nil, func(t *testing.T, w *coretest.World) {
+				h := w.Lock(w.C1, "a")
+				q := w.BeginLock(w.C2, "a")
+				w.SleepUntil(4 * time.Second)
+				w.RestartEmpty()
+				bound := askEvery
+				if reconnects {
+					bound = askGap
+					w.S1.Emit(store.Event{})
+					w.S2.Emit(store.Event{})
+				}
+				next, at := q.Granted()
+				require.LessOrEqual(t, w.After(at), 4*time.Second+bound)
+				require.Greater(t, next.Token(), h.Token())
+
+				wantLostByRenewal(w, h)
+				require.Equal(t, 1, w.Losses())
+				w.SleepUntil(4 * ttl)
+				require.NoError(t, next.Err(), "the release of the lost hold took the new one")
+				w.UnlockLost(h)
+				w.Unlock(next)
+			})
+		})
+	}
+	// The same with an outage between. The loss is not reported during the outage, because
+	// no answer shows it.
+	t.Run("after an outage", func(t *testing.T) {
+		coretest.InWorld(t, nil, func(t *testing.T, w *coretest.World) {
+			h := w.Lock(w.C1, "a")
+			w.SleepUntil(4 * time.Second)
+			heal := w.S1.Outage(faultstore.DropRequest())
+			w.RestartEmpty()
+			w.SleepUntil(15 * time.Second)
+			require.NoError(t, h.Err())
+			heal()
+			at, err := w.Ended(h)
+			require.ErrorIs(t, err, dlock.ErrLost)
+			require.Less(t, w.After(at), validity(ttl))
+			w.UnlockLost(h)
+			next := w.Lock(w.C2, "a")
+			require.Greater(t, next.Token(), h.Token())
+			w.Unlock(next)
+		})
+	})
+}
+
+// FLUSHALL: every hold and every place is gone at once. The next renewal reports each loss once.
+// No waiter depends on a wake-up that will not come.
+func TestFault17Flushed(t *testing.T) {
+	coretest.InWorld(t, nil, func(t *testing.T, w *coretest.World) {
+		var holds []*dlock.Hold
+		var waits []*coretest.Call
+		for i := range 3 {
+			holds = append(holds, w.Lock(w.C1, fmt.Sprint(i)))
+		}
+		for i := range 3 {
+			waits = append(waits, w.BeginLock(w.C2, fmt.Sprint(i)), w.BeginLock(w.C1, fmt.Sprint(i)))
+		}
+		w.SleepUntil(4 * time.Second)
+		w.RestartEmpty()
+		for range 3 { // one of each pair gets the lock, and the other one after it
+			w.SleepUntil(4*time.Second + askEvery)
+		}
+		for _, h := range holds {
+			require.NoError(t, h.Err())
+		}
+		for i := 0; i < len(waits); i += 2 {
+			a, b := waits[i], waits[i+1]
+			if !a.Returned() {
+				a, b = b, a
+			}
+			next, _ := a.Granted()
+			require.Greater(t, next.Token(), holds[2].Token())
+			w.Unlock(next)
+			next, _ = b.Granted()
+			w.Unlock(next)
+		}
+		wantLostByRenewal(w, holds[0])
+		require.Equal(t, 3, w.Losses())
+		for _, h := range holds {
+			w.UnlockLost(h)
+		}
+	})
+}
+
+// An operator deletes one hold. Its waiter is promoted, and the next renewal reports the loss.
+func TestFault17Deleted(t *testing.T) {
+	coretest.InWorld(t, nil, func(t *testing.T, w *coretest.World) {
+		w.StoreLostData = true
+		h := w.Lock(w.C1, "a")
+		q := w.BeginLock(w.C2, "a")
+		w.SleepUntil(4 * time.Second)
+		_, err := w.Memory.Break(t.Context(), "a")
+		require.NoError(t, err)
+		next, at := q.Granted()
+		require.Equal(t, 4*time.Second, w.After(at))
+		require.Greater(t, next.Token(), h.Token())
+		wantLostByRenewal(w, h)
+		w.UnlockLost(h)
+		w.SleepUntil(4 * ttl)
+		require.NoError(t, next.Err())
+		w.Unlock(next)
+	})
+}
+
+// Unlock comes before the renewal that would have reported the loss. The release finds nothing,
+// which is a loss and not success.
+func TestFault17UnlockFindsNothing(t *testing.T) {
+	coretest.InWorld(t, nil, func(t *testing.T, w *coretest.World) {
+		h := w.Lock(w.C1, "a")
+		w.SleepUntil(4 * time.Second)
+		w.RestartEmpty()
+		next := w.Lock(w.C2, "a")
+		require.ErrorIs(t, h.Unlock(), dlock.ErrLost)
+		require.Equal(t, 1, w.Losses())
+		require.NoError(t, next.Err())
+		require.Len(t, w.Inspect("a").Holders, 1)
+		w.Unlock(next)
+	})
+}
+
+// One key is evicted. The next renewal reports that loss, and the other holds of the same batch go
+// on.
+func TestFault30OneKeyEvicted(t *testing.T) {
+	coretest.InWorld(t, nil, func(t *testing.T, w *coretest.World) {
+		gone := w.Lock(w.C1, "gone")
+		var others []*dlock.Hold
+		for i := range 16 {
+			others = append(others, w.Lock(w.C1, fmt.Sprint(i)))
+		}
+		w.SleepUntil(4 * time.Second)
+		_, err := w.Memory.Break(t.Context(), "gone")
+		require.NoError(t, err)
+		at, err := w.Ended(gone)
+		require.LessOrEqual(t, w.After(at), 4*time.Second+validity(ttl)/3)
+		require.ErrorIs(t, err, dlock.ErrLost)
+		synctest.Wait()
+		batch := 0
+		for _, renewal := range w.S1.Calls(faultstore.Renew) {
+			if renewal.Result.Err != nil {
+				batch = len(renewal.Refs)
+			}
+		}
+		require.Greater(t, batch, 1, "the evicted hold was renewed alone")
+		w.SleepUntil(4 * ttl)
+		for _, h := range others {
+			w.Unlock(h)
+		}
+		require.Equal(t, 1, w.Losses())
+		w.UnlockLost(gone)
+	})
+}

@@ -1,0 +1,101 @@
+package handover
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/coretest"
+	"github.com/dlock-go/dlock/store/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// slowContext is a context whose Err waits for a gate once the gate is set. A lock call looks at
+// Err before each request, so the call stands still there.
+type slowContext struct {
+	context.Context
+	gate atomic.Pointer[chan struct{}]
+}
+
+func (c *slowContext) Err() error {
+	if gate := c.gate.Load(); gate != nil {
+		<-*gate
+	}
+	return c.Context.Err()
+}
+
+// secondCall starts a call that waits as the second one of its owner. The call stands still when
+// its owner gets the lock by the first call, until the test calls goOn.
+func secondCall(ctx context.Context, lock func(context.Context) (*dlock.Hold, error)) (got chan *dlock.Hold, goOn func()) {
+	slow, gate := &slowContext{Context: ctx}, make(chan struct{})
+	got = make(chan *dlock.Hold, 1)
+	go func() {
+		h, err := lock(slow)
+		if err == nil {
+			got <- h
+		}
+	}()
+	synctest.Wait()
+	slow.gate.Store(&gate)
+	return got, func() {
+		close(gate)
+		synctest.Wait()
+	}
+}
+
+// An owner waits with two calls. The first gets the lock and passes it on to another owner, before
+// the second has sent a request. The second call does not re-enter the lock of the other owner.
+func TestOwnerThatPassedItsLockOnDoesNotReenterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New()
+		c := coretest.Open(t, s, nil)
+		owner, m := privateOwner(t, c), c.Mutex("m")
+		before, got := handing(t, c, owner)
+		again, goOn := secondCall(owner, m.LockContext)
+		next := make(chan *dlock.Hold, 1)
+		go func() { next <- coretest.MustLock(t, t.Context(), m) }()
+		synctest.Wait()
+		require.NoError(t, before.Unlock())
+		first := <-got[0]
+		require.NoError(t, first.Unlock())
+		other := <-next
+		require.Equal(t, first.Token()+1, other.Token(), "the lock was not passed on")
+		goOn()
+		assert.Empty(t, again, "two holders")
+		assert.Len(t, coretest.Inspect(t, s, "m").Holders, 1)
+		require.NoError(t, other.Unlock())
+		require.NoError(t, (<-again).Unlock())
+		synctest.Wait()
+		coretest.WantFree(t, s, "m")
+	})
+}
+
+// The same for a reader that leaves its hold to another reader. Its second call, a writer's, waits
+// for the other reader: it is no upgrade.
+func TestReaderThatLeftOthersDoesNotUpgradeTheirHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New()
+		c, far := coretest.Open(t, s, nil), coretest.Open(t, s.Peer(), nil)
+		w := coretest.MustLock(t, t.Context(), far.Mutex("m"))
+		owner, rw := privateOwner(t, c), c.RWMutex("m")
+		read := make(chan *dlock.Hold, 1)
+		go func() { read <- coretest.MustRLock(t, owner, rw) }()
+		synctest.Wait()
+		others, _ := waitingReaders(t, c, 1)
+		write, goOn := secondCall(owner, rw.LockContext)
+		require.NoError(t, w.Unlock())
+		first, other := <-read, <-others[0]
+		require.Len(t, coretest.Inspect(t, s, "m").Holders, 1, "the readers do not share")
+		require.NoError(t, first.Unlock())
+		goOn()
+		assert.Empty(t, write, "a writer beside a reader")
+		assert.NoError(t, other.Err())
+		require.NoError(t, other.Unlock())
+		require.NoError(t, (<-write).Unlock())
+		synctest.Wait()
+		coretest.WantFree(t, s, "m")
+	})
+}

@@ -1,0 +1,61 @@
+package lifecycle
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/coretest"
+	"github.com/dlock-go/dlock/store/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A second Close during the first returns when the first is done and not before.
+func TestSecondCloseWaitsForTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := coretest.NewSpy(memory.New())
+		c := coretest.Open(t, s, nil)
+		coretest.MustLock(t, t.Context(), c.Mutex("m"))
+		s.GoSilent()
+		second := make(chan time.Time, 1)
+		go func() {
+			time.Sleep(time.Millisecond)
+			_ = c.Close()
+			second <- time.Now()
+		}()
+		coretest.WantError(t, c.Close(), "close", "", dlock.ErrUnavailable)
+		first := time.Now()
+		assert.False(t, (<-second).Before(first), "the second Close returned before the first")
+	})
+}
+
+// The store is closed before Unlock, which would also have to give up a place in the store's queue.
+// No call can succeed any more, so Unlock returns at once.
+func TestUnlockOnAClosedStoreReturnsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New()
+		closing := s.Peer()
+		c, err := dlock.New(closing, nil)
+		require.NoError(t, err)
+		m := c.Mutex("m")
+		before := coretest.MustLock(t, t.Context(), m)
+		got := make([]chan *dlock.Hold, 2)
+		for i := range got {
+			got[i] = make(chan *dlock.Hold, 1)
+			go func() { got[i] <- coretest.MustLock(t, t.Context(), m) }()
+			synctest.Wait()
+		}
+		require.NoError(t, before.Unlock())
+		synctest.Wait()
+		require.NoError(t, (<-got[0]).Unlock())
+		last := <-got[1]
+		require.Len(t, coretest.Inspect(t, s, "m").Queue, 1, "no place to give up")
+		require.NoError(t, closing.Close())
+		began := time.Now()
+		coretest.WantError(t, last.Unlock(), "unlock", "m", dlock.ErrClosed)
+		assert.Zero(t, time.Since(began))
+		_ = c.Close()
+	})
+}

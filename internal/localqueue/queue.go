@@ -1,0 +1,245 @@
+// Package localqueue is the queue of one lock's name inside one process: which
+// calls wait, which of them are at the front, and which request asks the store
+// for those at the front. A thousand goroutines so cost the store one waiter.
+//
+// The front is the first waiter if it is a writer, or the leading run of readers.
+// A [Place] is one request at the store, or one that is about to be sent. Each
+// waiter at the front has exactly one place that asks for it: its own, or one that
+// it follows.
+//
+// A Queue is a state machine without clock, goroutines, locks or I/O. The caller
+// reports what happened and carries out the [Action]s that a method returns. It
+// guards the queue by a mutex of its own.
+package localqueue
+
+import "github.com/dlock-go/dlock/store"
+
+// Action is something the caller has to do after an event.
+type Action struct {
+	Wake     *Waiter // its state has changed: let its call look
+	Unwanted *Place  // a place in the background that no waiter relies on any more
+}
+
+// Queue is the queue of one name. Its zero value is empty and ready to use.
+type Queue struct {
+	head, tail *Waiter
+	waiting    *Waiter // the first that is not at the front; nil if there is none
+	front      int     // waiters at the front
+	mode       store.Mode
+	shared     [2]*Place // by mode: the place that waiters of its kind follow
+
+	actions []Action // of the event under way; reused
+}
+
+// Empty reports whether no waiter is in the queue.
+func (q *Queue) Empty() bool { return q.head == nil }
+
+// ReaderMayJoin reports whether a reader that comes now would stand before every
+// waiting writer, so that it may share a hold that other readers have.
+func (q *Queue) ReaderMayJoin() bool {
+	return q.waiting == nil && (q.front == 0 || q.mode == store.Shared)
+}
+
+// Join puts w at the end of the queue. The caller looks at w.State afterwards:
+// it is Waiting, Following or Asking.
+func (q *Queue) Join(w *Waiter) {
+	w.prev = q.tail
+	if q.tail != nil {
+		q.tail.next = w
+	} else {
+		q.head = w
+	}
+	q.tail = w
+	w.State = Waiting
+	if q.waiting == nil {
+		q.waiting = w
+	}
+	q.advance(w)
+}
+
+// Serve takes w, which is in the queue, out of it because it was granted.
+func (q *Queue) Serve(w *Waiter) []Action { return q.take(w, Granted) }
+
+// Bypass takes w out because its owner holds the lock: its call goes past the queue.
+func (q *Queue) Bypass(w *Waiter) []Action { return q.take(w, Direct) }
+
+// Leave takes w out of the queue because its call ends.
+func (q *Queue) Leave(w *Waiter) []Action { return q.take(w, Idle) }
+
+// Servable returns the writer at the front if a grant of that kind can be given to
+// it now, or nil. A writer whose goroutine is sending a request is not servable.
+func (q *Queue) Servable(kind *Kind) *Waiter {
+	w := q.head
+	if w == nil || w.Mode != store.Exclusive || !w.servable(kind) {
+		return nil
+	}
+	return w
+}
+
+func (w *Waiter) servable(kind *Kind) bool {
+	inline := w.State == Asking && w.Place.Phase == Inline
+	return *w.Kind == *kind && !kind.Alone && !inline
+}
+
+// Follower returns the first waiter at the front that relies on p, or nil.
+func (q *Queue) Follower(p *Place) *Waiter {
+	for w, n := q.head, q.front; n > 0; w, n = w.next, n-1 {
+		if w.Place == p {
+			return w
+		}
+	}
+	return nil
+}
+
+// Detach has p, whose first request was sent by its asker, go on in the background:
+// the asker follows it as any other waiter does.
+func (q *Queue) Detach(p *Place) {
+	if w := p.asker; w != nil {
+		w.State = Following
+		p.asker = nil
+	}
+	p.Phase = Background
+}
+
+// Grant notes that the request of p was granted. The caller then serves the
+// waiters that rely on p, as many as the grant allows, and calls End.
+func (q *Queue) Grant(p *Place) { q.forget(p) }
+
+// Discard forgets p, which no waiter relies on.
+func (q *Queue) Discard(p *Place) { q.forget(p) }
+
+// End removes p, whose request is over. The waiters that still rely on it are
+// given another place: the first of them has to ask.
+func (q *Queue) End(p *Place) []Action {
+	q.actions = q.actions[:0]
+	q.forget(p)
+	q.reassign(p)
+	return q.actions
+}
+
+// Fail removes p, whose request ended with an error. Each waiter that relies on p
+// fails if concerns says so, and with behind set each waiter behind the front too.
+// The others go on, as after End.
+func (q *Queue) Fail(p *Place, behind bool, concerns func(*Waiter) bool) []Action {
+	q.actions = q.actions[:0]
+	q.forget(p)
+	for w := q.head; w != nil; {
+		next := w.next
+		if (w.Place == p || behind && w.State == Waiting) && concerns(w) {
+			q.remove(w, Failed)
+			q.actions = append(q.actions, Action{Wake: w})
+		}
+		w = next
+	}
+	q.reassign(p)
+	q.advance(nil)
+	return q.actions
+}
+
+// take removes w and brings the next waiters to the front. They may follow the
+// place of w, so whether that is unwanted is known only afterwards.
+func (q *Queue) take(w *Waiter, to State) []Action {
+	q.actions = q.actions[:0]
+	p := w.Place
+	q.remove(w, to)
+	q.advance(nil)
+	if p != nil && p.Phase == Background && p.followers == 0 {
+		q.actions = append(q.actions, Action{Unwanted: p})
+	}
+	return q.actions
+}
+
+// remove unlinks w and parts it from its place.
+func (q *Queue) remove(w *Waiter, to State) {
+	if w.State == Following || w.State == Asking {
+		q.front--
+	}
+	if q.waiting == w {
+		q.waiting = w.next
+	}
+	if w.prev != nil {
+		w.prev.next = w.next
+	} else {
+		q.head = w.next
+	}
+	if w.next != nil {
+		w.next.prev = w.prev
+	} else {
+		q.tail = w.prev
+	}
+	w.prev, w.next = nil, nil
+	w.State = to
+	q.part(w)
+}
+
+// part takes w from its place. A place that only its asker's call could send ends
+// with the asker.
+func (q *Queue) part(w *Waiter) {
+	p := w.Place
+	if p == nil {
+		return
+	}
+	w.Place = nil
+	p.followers--
+	if p.asker == w {
+		q.forget(p)
+		q.reassign(p)
+	}
+}
+
+// forget ends p for the queue. Waiters may still rely on it.
+func (q *Queue) forget(p *Place) {
+	p.Phase, p.asker = Gone, nil
+	if q.shared[p.Mode] == p {
+		q.shared[p.Mode] = nil
+	}
+}
+
+// reassign gives another place to the waiters that relied on p.
+func (q *Queue) reassign(p *Place) {
+	for w, n := q.head, q.front; n > 0 && p.followers > 0; w, n = w.next, n-1 {
+		if w.Place == p {
+			p.followers--
+			q.assign(w)
+			if w.State == Asking {
+				q.actions = append(q.actions, Action{Wake: w})
+			}
+		}
+	}
+}
+
+// advance admits waiters to the front as far as the rule of the front goes. The
+// waiter that is just joining is not woken: its call looks at the state itself.
+func (q *Queue) advance(joining *Waiter) {
+	for w := q.waiting; w != nil; w = q.waiting {
+		if q.front > 0 && (q.mode != store.Shared || w.Mode != store.Shared) {
+			return
+		}
+		q.front++
+		q.mode = w.Mode
+		q.waiting = w.next
+		q.assign(w)
+		if w.State == Asking && w != joining {
+			q.actions = append(q.actions, Action{Wake: w})
+		}
+	}
+}
+
+// assign gives w, at the front, a place: one that fits, or one of its own, for
+// which its call has to ask.
+func (q *Queue) assign(w *Waiter) {
+	if p := q.shared[w.Mode]; p != nil && p.fits(w) {
+		w.State, w.Place = Following, p
+		p.followers++
+		return
+	}
+	p := &w.first
+	if p.Phase != Unsent || p.followers > 0 {
+		p = new(Place)
+	}
+	*p = Place{Mode: w.Mode, Kind: w.Kind, asker: w, followers: 1}
+	w.State, w.Place = Asking, p
+	if !w.Kind.Alone && q.shared[w.Mode] == nil {
+		q.shared[w.Mode] = p
+	}
+}

@@ -1,0 +1,72 @@
+package localqueue
+
+import "github.com/dlock-go/dlock/store"
+
+// State is where a waiter stands.
+type State uint8
+
+// The states of a waiter. Granted, Failed and Direct are final for the queue: the
+// waiter has left it.
+const (
+	Idle      State = iota // not in the queue yet
+	Waiting                // in the queue, behind the front
+	Following              // at the front; a place of another call, or one in the background, asks for it
+	Asking                 // at the front; its own call has to ask the store, or is asking
+	Granted                // a grant was given to it
+	Failed                 // it ends with an error
+	Direct                 // its owner holds the lock now, so its call asks the store past the queue
+)
+
+// String returns the name of the state.
+func (s State) String() string {
+	return [...]string{"idle", "waiting", "following", "asking", "granted", "failed", "direct"}[s]
+}
+
+// Kind says which waiters a grant fits: those with an equal Kind. Two holds with
+// equal leases can stand for each other, unless Alone is set. A Kind does not change.
+type Kind struct {
+	TTL, WaitTTL int64
+	Alone        bool // the grant of this waiter's own request is the only one that fits
+}
+
+// Waiter is one call in the queue. Its zero value is idle. Value is the caller's.
+type Waiter struct {
+	Mode  store.Mode
+	Kind  *Kind
+	State State
+	Place *Place // that asks for it; nil unless it is at the front
+	Value any
+
+	prev, next *Waiter
+	first      Place // spares an allocation: the first place of its own
+}
+
+// Phase is what has become of a place's request.
+type Phase uint8
+
+// The phases of a place.
+const (
+	Unsent     Phase = iota // no request was sent; its asker is about to
+	Inline                  // the asker's goroutine is sending the first request
+	Background              // the place keeper asks; nobody's goroutine is bound to it
+	Gone                    // the request is granted, given up or failed
+)
+
+// Place is a request for the front of the queue. Value is the caller's.
+type Place struct {
+	Mode  store.Mode
+	Kind  *Kind
+	Phase Phase
+	Value any
+
+	asker     *Waiter // whose call sends it; nil in the background
+	followers int     // waiters at the front whose Place it is, the asker included
+}
+
+// Wanted reports whether a waiter at the front relies on the place.
+func (p *Place) Wanted() bool { return p.followers > 0 }
+
+// fits reports whether a grant to p can be given to w.
+func (p *Place) fits(w *Waiter) bool {
+	return p.Mode == w.Mode && *p.Kind == *w.Kind && !w.Kind.Alone
+}

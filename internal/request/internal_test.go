@@ -1,0 +1,150 @@
+package request
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/memory"
+	"github.com/stretchr/testify/assert"
+)
+
+// Calls that begin shortly after one another share a context. None lasts longer than
+// its timeout, or less than 31/32 of that.
+func TestDeadlinesAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s deadlines
+		s.init()
+		const timeout = 32 * time.Second
+		first := s.within(time.Now(), timeout)
+		for _, tc := range []struct {
+			after   time.Duration // the first
+			timeout time.Duration
+			shared  bool
+		}{
+			{0, timeout, true},
+			{0, timeout - time.Nanosecond, false}, // it would last too long
+			{0, 2 * timeout, false},
+			{time.Second - 1, timeout, true},
+		} {
+			time.Sleep(tc.after)
+			s.latest.Store(first)
+			first.users.Add(1)
+			d := s.within(time.Now(), tc.timeout)
+			assert.Equal(t, tc.shared, d == first, "%+v", tc)
+			left := time.Until(d.at)
+			assert.LessOrEqual(t, left, tc.timeout, "%+v", tc)
+			assert.Greater(t, left, tc.timeout-tc.timeout/32, "%+v", tc)
+			d.leave()
+		}
+		time.Sleep(time.Nanosecond)
+		d := s.within(time.Now(), timeout)
+		assert.NotSame(t, first, d, "a second is a 32nd part")
+		d.leave()
+		s.cancel(nil)
+	})
+}
+
+// The timer of a shared context is stopped when the last call has left it.
+func TestSharedDeadlineEndsWithItsUsers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s deadlines
+		s.init()
+		a := s.within(time.Now(), time.Minute)
+		b := s.within(time.Now(), time.Minute)
+		assert.Same(t, a, b)
+		a.leave()
+		time.Sleep(time.Minute / 2)
+		c := s.within(time.Now(), time.Minute)
+		assert.NotSame(t, a, c)
+		assert.NoError(t, b.Err(), "a call still uses it")
+		b.leave()
+		assert.ErrorIs(t, b.Err(), context.Canceled)
+		assert.False(t, b.join())
+		assert.NoError(t, c.Err())
+		s.cancel(store.ErrClosed)
+		assert.ErrorIs(t, context.Cause(c), store.ErrClosed)
+		c.leave()
+	})
+}
+
+// What is done is not kept: neither while there is more to do, nor by the list after it.
+func TestReleaserKeepsNothing(t *testing.T) {
+	d := NewSender(memory.New(), slog.New(slog.DiscardHandler))
+	k := &d.releaser
+	k.first.workers = k.first.max // nobody works
+	for range 3 {
+		r := new(Request)
+		r.Init(d, new(Config), "m", NewID(), store.Exclusive)
+		k.add(r, true)
+	}
+	list := k.first.list
+	_, ok := k.take(&k.first)
+	assert.True(t, ok)
+	assert.Nil(t, list[0].request)
+	assert.NotNil(t, list[1].request)
+	k.take(&k.first)
+	k.take(&k.first)
+	assert.Nil(t, k.first.list)
+	assert.Equal(t, 3, k.pending())
+	d.StopAcquires()
+}
+
+func TestCounter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c Counter
+		began := time.Now()
+		assert.True(t, c.Wait(began), "nothing is under way")
+		c.Add()
+		c.Add()
+		assert.Equal(t, 2, c.Load())
+		assert.False(t, c.Wait(began.Add(time.Second)))
+		assert.Equal(t, time.Second, time.Since(began))
+		assert.False(t, c.Wait(began), "the deadline has passed")
+		go func() {
+			c.Done()
+			time.Sleep(time.Second)
+			c.Add()
+			c.Done()
+			time.Sleep(time.Second)
+			c.Done()
+		}()
+		assert.True(t, c.Wait(began.Add(time.Hour)))
+		assert.Equal(t, 3*time.Second, time.Since(began))
+		assert.Zero(t, c.Load())
+	})
+}
+
+// Pauses double from 5 ms up to the limit, less a half at most.
+func TestBackoff(t *testing.T) {
+	for range 100 {
+		b := Backoff{Limit: 100 * time.Millisecond}
+		for _, most := range []time.Duration{5, 10, 20, 40, 80, 100, 100} {
+			got := b.Next()
+			assert.LessOrEqual(t, got, most*time.Millisecond)
+			assert.GreaterOrEqual(t, got, most*time.Millisecond/2)
+		}
+		b.Reset()
+		assert.LessOrEqual(t, b.Next(), 5*time.Millisecond)
+		none := Backoff{}
+		assert.LessOrEqual(t, none.Next(), time.Millisecond)
+		assert.Positive(t, none.Next())
+	}
+}
+
+func TestBackoffSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := Backoff{Limit: time.Second}
+		began := time.Now()
+		assert.True(t, b.Sleep(make(chan struct{})))
+		assert.GreaterOrEqual(t, time.Since(began), 2500*time.Microsecond)
+		done := make(chan struct{})
+		close(done)
+		began = time.Now()
+		assert.False(t, b.Sleep(done))
+		assert.Zero(t, time.Since(began))
+	})
+}

@@ -1,0 +1,138 @@
+package request
+
+import (
+	"errors"
+	"time"
+
+	"github.com/dlock-go/dlock/store"
+)
+
+// Abandon ends a request that nobody wants any more. If anything of the id may be
+// at the store it is released in the background, when the request under way has
+// been answered. Further answers and events change nothing.
+func (r *Request) Abandon() {
+	present, now := r.abandon()
+	if now {
+		r.clear(present)
+	}
+}
+
+// AbandonLost is Abandon for a hold that was lost: the store drops it by itself
+// soon, so its release waits behind more urgent ones.
+func (r *Request) AbandonLost() {
+	if _, now := r.abandon(); now {
+		r.sender.releaser.add(r, false)
+	}
+}
+
+// abandon reports whether anything may be at the store, and whether it can be
+// released now or only when the request under way has been answered.
+func (r *Request) abandon() (present, now bool) {
+	r.mu.Lock()
+	wasAsking := r.phase == asking
+	r.phase = abandoned
+	polled := r.poll != nil && r.poll.then != nil
+	if polled {
+		r.poll.then = nil
+		r.poll.timer.Stop()
+	}
+	present, now = r.present || r.unknown, !r.inFlight || !wasAsking
+	r.mu.Unlock()
+	if polled {
+		r.sender.wakeups.remove(r)
+	}
+	return present, now
+}
+
+// clear has the store forget an abandoned request, if anything of it may be there.
+func (r *Request) clear(present bool) {
+	if present {
+		r.sender.releaser.add(r, true)
+	} else {
+		r.markCleared()
+	}
+}
+
+// Cleared returns a channel that is closed when the request was abandoned and
+// nothing of it is at the store, or nothing can be done about it any more. It is
+// called before Abandon.
+func (r *Request) Cleared() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cleared == nil {
+		r.cleared = make(chan struct{})
+	}
+	return r.cleared
+}
+
+func (r *Request) markCleared() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cleared != nil {
+		close(r.cleared)
+		r.cleared = nil
+	}
+}
+
+// Release gives a hold back and tries for the timeout, or until stop closes, to have
+// that confirmed. It returns
+//
+//   - nil: the store has confirmed it;
+//   - an error that matches store.ErrLost: the hold was gone before;
+//   - store.ErrClosed: the store was closed, the hold is left to its lease;
+//   - ErrUnavailable with the store's error: the release goes on in the background.
+func (r *Request) Release(stop <-chan struct{}) error {
+	r.mu.Lock()
+	r.phase = releasing
+	r.mu.Unlock()
+	defer r.released()
+	ref, now := r.Ref(), time.Now()
+	deadline := now.Add(r.config.Timeout)
+	pause := Backoff{Limit: r.config.Timeout / 10}
+	for repeated := false; ; repeated = true {
+		err := r.sender.release(ref, now, deadline.Sub(now))
+		switch {
+		case err == nil || repeated && errors.Is(err, store.ErrLost):
+			return nil // an earlier try may have done it, its reply lost
+		case errors.Is(err, store.ErrClosed):
+			r.sender.releaser.add(r, false) // which cannot release it either, and counts it
+			return err
+		case settled(err):
+			return err
+		case time.Until(deadline) <= pause.Limit || !pause.Sleep(stop):
+			r.sender.log.Warn("dlock: release not confirmed yet", "name", ref.Name, "id", store.Short(ref.ID), "error", err)
+			r.sender.releaser.add(r, true)
+			return unavailable(err)
+		}
+		now = time.Now()
+	}
+}
+
+// released ends Release. What a request got that was under way meanwhile is
+// released once more, for it may have arrived when the id was not buried any more.
+func (r *Request) released() {
+	r.mu.Lock()
+	r.phase = abandoned
+	strayed := r.strayed
+	r.mu.Unlock()
+	if strayed {
+		r.sender.releaser.add(r, true)
+	}
+}
+
+// Ref names what the request may have at the store, to be released. While one of
+// its requests may still arrive there, the id has to be buried.
+func (r *Request) Ref() store.Ref {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return store.Ref{
+		Name: r.req.Name, Owner: r.req.Owner, ID: r.req.ID, Mode: r.req.Mode,
+		TTL:  max(r.req.TTL, r.req.WaitTTL),
+		Bury: r.unknown || r.inFlight,
+	}
+}
+
+// RenewalRef names the hold for a renewal.
+func (r *Request) RenewalRef() store.Ref {
+	return store.Ref{Name: r.req.Name, Owner: r.req.Owner, ID: r.req.ID, Mode: r.req.Mode, TTL: r.req.TTL}
+}

@@ -1,0 +1,252 @@
+package request
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock/store"
+)
+
+// Config is what one lock asks of the store. It does not change.
+type Config struct {
+	TTL     time.Duration // of a hold
+	WaitTTL time.Duration // of a place, and of a grant that is not renewed yet
+	Timeout time.Duration // of one call of the store
+	Fixed   bool          // the lease is not renewed
+	Label   string
+}
+
+// Margin is kept between the end of a hold here and the end of its lease at the
+// store: 1 % for clocks that run at different rates and 2 ms for their granularity,
+// the figures of the Redlock description (redis.io, "Distributed Locks").
+func Margin(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
+
+// valid is how long a lease of the store may be relied on, from the sending of the
+// request that it counts from. It is never longer than the TTL: where WaitTTL is
+// longer, the first renewal shortens what a promotion gave.
+func (c *Config) valid(lease time.Duration) time.Duration {
+	lease = min(lease, c.TTL)
+	return lease - Margin(lease)
+}
+
+// Request is one acquisition id at the store. Set it up with Init. Its methods are
+// safe for concurrent use; Send and Try are called by one goroutine at a time,
+// before Poll.
+type Request struct {
+	sender *Sender
+	config *Config
+	req    store.Request
+
+	mu       sync.Mutex
+	phase    phase
+	inFlight bool
+	unknown  bool          // some request of the id has no known outcome
+	present  bool          // some request of the id was queued or granted
+	strayed  bool          // a reply came while the hold was being released
+	resets   uint64        // of the wakeups, before the first request was sent
+	told     uint64        // last token that a confirmed answer told
+	base     time.Time     // sending of the last confirmed request; before any, of the first
+	cleared  chan struct{} // see Cleared
+	poll     *polling      // nil until Poll
+}
+
+type phase uint8
+
+const (
+	asking    phase = iota
+	granted         // it is a hold; late replies add nothing
+	releasing       // it is a hold that is being released
+	abandoned       // nobody wants it any more
+)
+
+// Outcome is what one request came to.
+type Outcome uint8
+
+// The outcomes of a request.
+const (
+	Granted Outcome = iota
+	Queued
+	Refused // certainly not; Answer.Err says why
+	Unknown // Answer.Err says what went wrong
+)
+
+// Answer is the outcome of a request.
+type Answer struct {
+	Outcome Outcome
+	Grant   Grant         // if granted
+	Err     error         // if refused or unknown
+	Retry   time.Duration // if queued: when to ask again, unless an event comes
+	HeldBy  string        // label of a hold in the way, if the store said so
+}
+
+// Grant is a grant that may be relied on until Deadline.
+type Grant struct {
+	Token    uint64
+	Spare    int       // tokens after Token that are reserved with it
+	At       time.Time // it came
+	Deadline time.Time
+}
+
+// Init sets up a request for a name in a mode, by the acquisition id.
+func (r *Request) Init(d *Sender, c *Config, name, id string, mode store.Mode) {
+	r.sender, r.config = d, c
+	r.req = store.Request{
+		Name: name, ID: id, Mode: mode, TTL: c.TTL, WaitTTL: c.WaitTTL,
+		Fixed: c.Fixed, Label: c.Label,
+	}
+}
+
+// For says for whom the request is, before it is sent: owner as the store knows it.
+// With queue set the store is to give it a place if it cannot be granted.
+func (r *Request) For(owner string, queue bool, tokens int) {
+	r.req.Owner, r.req.Queue, r.req.Tokens = owner, queue, tokens
+}
+
+// ID returns the acquisition id.
+func (r *Request) ID() string { return r.req.ID }
+
+// Name returns the name of the lock.
+func (r *Request) Name() string { return r.req.Name }
+
+// Mode returns the mode that is asked for.
+func (r *Request) Mode() store.Mode { return r.req.Mode }
+
+// Sent returns when the last confirmed request was sent; before any, the first.
+func (r *Request) Sent() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.base
+}
+
+// Send asks the store once, on this goroutine. The call of the store has the values
+// of ctx, and ends with ctx, the timeout or Close. If it is cut its outcome is
+// unknown. Errors of contexts are replaced: the caller looks at ctx itself.
+func (r *Request) Send(ctx context.Context) Answer {
+	return r.send(ctx, time.Now(), min(r.config.Timeout, r.config.TTL))
+}
+
+func (r *Request) send(ctx context.Context, now time.Time, timeout time.Duration) Answer {
+	d := r.sender
+	if d.closing.Load() {
+		return Answer{Outcome: Refused, Err: store.ErrClosed}
+	}
+	r.begin(now)
+	shared := d.acquires.within(now, timeout)
+	if ctx == context.Background() {
+		g, err := d.store.Acquire(shared, r.req)
+		if err != nil {
+			err = explain(err, shared.Err() != nil, timeout)
+		}
+		shared.leave()
+		return r.answered(g, err, now)
+	}
+	call := &callContext{caller: ctx, shared: shared}
+	g, err := d.store.Acquire(call, r.req)
+	if err != nil {
+		err = explain(err, call.Err() != nil, timeout)
+	}
+	call.end()
+	return r.answered(g, err, now)
+}
+
+// begin notes that a request is about to be sent.
+func (r *Request) begin(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.inFlight = true
+	if r.base.IsZero() {
+		r.base = now
+		r.resets = r.sender.wakeups.resets.Load()
+	}
+}
+
+// answered notes what a reply tells about the id, whoever still wants it, and
+// returns what the reply means for a caller that does.
+func (r *Request) answered(g store.Grant, err error, sent time.Time) Answer {
+	r.mu.Lock()
+	answer := r.note(g, err, sent)
+	forgotten, present := r.phase == abandoned, r.present || r.unknown
+	r.mu.Unlock()
+	if forgotten {
+		r.clear(present)
+	}
+	return answer
+}
+
+// note is answered under r.mu.
+func (r *Request) note(g store.Grant, err error, sent time.Time) Answer {
+	r.inFlight = false
+	answer := Answer{HeldBy: g.HeldBy, Retry: g.Retry}
+	switch {
+	case err == nil:
+		r.present = true
+		r.told, r.base = max(r.told, g.Token), sent
+		answer.Outcome = Queued
+	case Certain(err):
+		answer.Outcome, answer.Err = Refused, err
+	default:
+		r.unknown = true
+		answer.Outcome, answer.Err = Unknown, err
+	}
+	r.strayed = r.strayed || r.phase == releasing && answer.Outcome != Refused
+	if err == nil && g.Held && r.phase == asking {
+		answer.Outcome = Granted
+		now := time.Now()
+		answer.Grant = Grant{Token: g.Token, Spare: r.spare(g.Short), At: now, Deadline: sent.Add(r.config.valid(g.TTL))}
+		if !now.Before(answer.Grant.Deadline) {
+			return Answer{Outcome: Refused, Err: ErrExpired}
+		}
+		r.phase = granted
+	}
+	return answer
+}
+
+// spare is how many of the tokens asked for are reserved beside the first.
+func (r *Request) spare(short int) int { return max(r.req.Tokens-1-max(short, 0), 0) }
+
+// MayBePresent reports whether some request of the id was queued, granted or not
+// answered.
+func (r *Request) MayBePresent() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.present || r.unknown
+}
+
+// Try asks until the outcome is known, for the timeout of one call in all, and fails
+// with ErrUnavailable after that. It returns early when ctx ends or stop closes,
+// with an unknown outcome.
+func (r *Request) Try(ctx context.Context, stop <-chan struct{}) Answer {
+	now := time.Now()
+	deadline := now.Add(r.config.Timeout)
+	pause := Backoff{Limit: min(time.Second, r.config.Timeout/10)}
+	var trouble error
+	for ; ; now = time.Now() {
+		a := r.send(ctx, now, deadline.Sub(now))
+		switch a.Outcome {
+		case Queued: // a store that has it wait all the same
+			return Answer{Outcome: Refused, Err: store.ErrHeld, HeldBy: a.HeldBy}
+		case Granted, Refused:
+			return a
+		}
+		if ctx.Err() != nil {
+			return a
+		}
+		a.Err = reason(trouble, a.Err)
+		trouble = a.Err
+		wait := pause.Next()
+		if !time.Now().Add(wait).Before(deadline) {
+			return Answer{Outcome: Refused, Err: unavailable(a.Err)}
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return a
+		case <-stop:
+			timer.Stop()
+			return a
+		}
+	}
+}

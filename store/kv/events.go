@@ -1,0 +1,100 @@
+package kv
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/model"
+)
+
+// maxMessage is how long a message between handles may be.
+const maxMessage = 4096
+
+// route delivers events to the sinks of this handle and sends the rest to
+// theirs. If the step is not certain to last, an event tells its waiter only to
+// ask again.
+func (s *Store) route(events []model.Event, certain bool) {
+	messages := make(map[string][]byte)
+	for _, e := range events {
+		if !certain {
+			e.Event = store.Event{ID: e.ID}
+		}
+		switch {
+		case e.Handle == s.id:
+			s.deliver(e.Event)
+		case s.notifier != nil:
+			line := fmt.Appendf(nil, "%s %d %d\n", e.ID, e.Token, e.Short)
+			if m := messages[e.Handle]; len(m)+len(line) > maxMessage {
+				s.notifier.Send(e.Handle, m)
+				messages[e.Handle] = nil
+			}
+			messages[e.Handle] = append(messages[e.Handle], line...)
+		}
+	}
+	for handle, m := range messages {
+		s.notifier.Send(handle, m)
+	}
+}
+
+// receive takes a message from another handle. A malformed message means that
+// something was lost.
+func (s *Store) receive(msg []byte) {
+	if msg == nil {
+		s.deliver(store.Event{})
+		return
+	}
+	for line := range strings.Lines(string(msg)) {
+		e, ok := parse(strings.TrimSuffix(line, "\n"))
+		if !ok {
+			e = store.Event{}
+		}
+		s.deliver(e)
+	}
+}
+
+// parse reads a line of a message.
+func parse(line string) (e store.Event, ok bool) {
+	fields := strings.Split(line, " ")
+	if len(fields) != 3 || fields[0] == "" {
+		return e, false
+	}
+	token, err1 := strconv.ParseUint(fields[1], 10, 64)
+	short, err2 := strconv.Atoi(fields[2])
+	return store.Event{ID: fields[0], Token: token, Short: short}, err1 == nil && err2 == nil
+}
+
+// deliver calls the sinks of this handle.
+func (s *Store) deliver(e store.Event) {
+	if e.Token != 0 {
+		s.unwatch(e.ID)
+	}
+	s.mu.Lock()
+	sinks := s.sinks
+	s.mu.Unlock()
+	for _, k := range sinks {
+		k.call(e)
+	}
+}
+
+// Listen implements [store.Store].
+func (s *Store) Listen(call func(store.Event)) (stop func()) {
+	k := &sink{call}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.sinks = append(s.sinks[:len(s.sinks):len(s.sinks)], k)
+	}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		var rest []*sink
+		for _, other := range s.sinks {
+			if other != k {
+				rest = append(rest, other)
+			}
+		}
+		s.sinks = rest
+	}
+}

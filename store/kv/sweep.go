@@ -1,0 +1,77 @@
+package kv
+
+import (
+	"slices"
+
+	"github.com/dlock-go/dlock/store/model"
+)
+
+// sweeping decides when expired records are removed that no call touches any
+// more: those of clients that died.
+type sweeping struct {
+	created int // records created through this handle since the last sweep
+	kept    int // records that the last sweep left
+	running bool
+}
+
+// minCreated is after how many new records a handle sweeps at the earliest.
+const minCreated = 64
+
+// added counts new records and sweeps when there may be as many expired ones as
+// there were records. So sweeping costs a constant for each new record, and
+// expired records are bounded by a multiple of those in use.
+func (s *Store) added(created int) {
+	if created == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sweep.created += created
+	if s.closed || s.sweep.running || s.sweep.created < max(minCreated, s.sweep.kept) {
+		return
+	}
+	s.sweep.created, s.sweep.running = 0, true
+	go s.sweepAll()
+}
+
+// sweepAll removes the expired records.
+func (s *Store) sweepAll() {
+	kept := 0
+	if sweeper, ok := s.backend.(Sweeper); ok {
+		sweeper.Sweep(s.ctx)
+	}
+	names, err := s.backend.Names(s.ctx)
+	if _, ok := s.backend.(Sweeper); !ok && err == nil {
+		slices.Sort(names)
+		for group := range slices.Chunk(slices.Compact(names), s.opts.Batch) {
+			changes := make([]*change, len(group))
+			left := make([]bool, len(group))
+			for i, name := range group {
+				changes[i] = &change{name: name, do: func(r *model.Record, c *model.Call) {
+					r.Settle(c)
+					left[i] = !r.Empty()
+				}}
+			}
+			if s.update(s.ctx, changes...) != nil {
+				break
+			}
+			for _, l := range left {
+				if l {
+					kept++
+				}
+			}
+		}
+	} else {
+		kept = len(names)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sweep.kept, s.sweep.running = kept, false
+}
+
+// Created tells the Store of records that its backend made by itself, so that
+// they are swept in time when their clients die.
+func (s *Store) Created(n int) { s.added(n) }
+
+// Handle is the name of this handle in records and messages.
+func (s *Store) Handle() string { return s.id }

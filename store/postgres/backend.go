@@ -1,0 +1,295 @@
+package postgres
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/dlock-go/dlock/store/kv"
+	"github.com/dlock-go/dlock/store/model"
+)
+
+// span is how many tokens one value of the sequence stands for, so that a
+// transaction has enough for its grants without a further statement. Tokens stay
+// below 2^53 for the first 10^12 transactions.
+const span = 1024
+
+// tries is how often a transaction is run that the server rolls back because of
+// another one.
+const tries = 5
+
+// removals is after how many rows that this handle has removed it vacuums the
+// table. Autovacuum looks once a minute, in which a busy service may use 100,000
+// names, each of which leaves a row version and an index entry.
+const removals = 5000
+
+// backend is the table, as package kv needs it.
+type backend struct {
+	pool    *pgxpool.Pool
+	ownPool bool
+	opts    Options
+	table   string // quoted
+	key     string // what the keys of advisory locks depend on
+
+	lockOne, lockAll, readOne, readAll, clock, write, remove, names, sweep string
+	insert, drop, prolong                                                  string
+
+	removed atomic.Int64 // rows, since the last vacuum
+
+	mu        sync.Mutex
+	closed    bool
+	vacuuming bool
+	link      *listener
+}
+
+func newBackend(pool *pgxpool.Pool, o Options) (*backend, error) {
+	table, err := identifier(o.Table)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: %w", err)
+	}
+	return &backend{
+		pool: pool, opts: o, table: table, key: table,
+
+		lockOne: "SELECT pg_advisory_xact_lock($1)",
+		lockAll: "SELECT pg_advisory_xact_lock(key) FROM unnest($1::bigint[]) AS key",
+		readOne: "SELECT " + columns + " FROM " + table + " WHERE name = $1 FOR UPDATE",
+		readAll: "SELECT " + columns + " FROM " + table + " WHERE name = ANY($1) ORDER BY name FOR UPDATE",
+		clock:   "SELECT clock_timestamp(), nextval('" + sequence(table) + "')",
+		insert: "WITH locked AS MATERIALIZED (SELECT pg_advisory_xact_lock($1))" +
+			" INSERT INTO " + table + " (name, value, expires, lone, token, short)" +
+			" SELECT $2, $3, clock_timestamp() + $4 * interval '1 microsecond', $5, (nextval('" + sequence(table) + "') - 1) * " + strconv.Itoa(span) + " + 1, $6 FROM locked" +
+			" ON CONFLICT (name) DO NOTHING RETURNING token",
+		drop: "DELETE FROM " + table + " WHERE name = $1 AND lone = $2 AND expires > clock_timestamp()",
+		prolong: "UPDATE " + table + " AS t SET expires = clock_timestamp() + u.lease * interval '1 microsecond'" +
+			" FROM unnest($1::bytea[], $2::bytea[], $3::bigint[]) AS u(name, id, lease)" +
+			" WHERE t.name = u.name AND t.lone = u.id AND t.expires > clock_timestamp() RETURNING t.lone",
+		write: "INSERT INTO " + table + " (name, value, expires) SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::timestamptz[])" +
+			" ON CONFLICT (name) DO UPDATE SET value = excluded.value, expires = excluded.expires, lone = NULL",
+		remove: "DELETE FROM " + table + " WHERE name = ANY($1)",
+		names:  "SELECT name FROM " + table,
+		sweep: "DELETE FROM " + table + " WHERE name IN (SELECT name FROM " + table +
+			" WHERE expires < clock_timestamp() FOR UPDATE SKIP LOCKED)",
+	}, nil
+}
+
+// lockKey is the key of the advisory lock of a name. Two names with one key only
+// wait for each other.
+func lockKey(table, name string) int64 {
+	sum := sha256.Sum256([]byte("dlock\x00" + table + "\x00" + name))
+	return int64(binary.BigEndian.Uint64(sum[:8]))
+}
+
+// Update implements [kv.Backend] in one transaction of two round trips. The first
+// locks the names, reads them and then the clock; the second writes and commits.
+//
+// A row that is not there cannot be locked, so an advisory lock stands for the
+// name. The rows are locked as well, because [Guard] and the sweep hold rows
+// only. The clock and the sequence are read by a statement after these: the
+// server evaluates the columns of a SELECT FOR UPDATE before it waits.
+func (b *backend) Update(ctx context.Context, names []string, f func(i int, r *kv.Record)) error {
+	for try := 1; ; try++ {
+		err := b.update(ctx, names, f)
+		if err == nil || try == tries || !rolledBack(err) || ctx.Err() != nil {
+			return b.outcome(err)
+		}
+	}
+}
+
+func (b *backend) update(ctx context.Context, names []string, f func(i int, r *kv.Record)) error {
+	conn, err := b.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	records, err := b.read(ctx, conn, names)
+	if err == nil {
+		last := records[0].Last
+		for i := range records {
+			r := &records[i]
+			r.Last = last
+			f(i, r)
+			last = r.Last
+		}
+		err = b.commit(ctx, conn, names, records)
+	}
+	if err != nil && !conn.Conn().IsClosed() {
+		// The pool closes a connection whose transaction is open, so this only
+		// saves a connection.
+		conn.Exec(ctx, "ROLLBACK")
+	}
+	return err
+}
+
+// read begins the transaction and reads the records of the names.
+func (b *backend) read(ctx context.Context, conn *pgxpool.Conn, names []string) ([]kv.Record, error) {
+	work := &pgx.Batch{}
+	work.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")
+	if len(names) == 1 {
+		work.Queue(b.lockOne, lockKey(b.key, names[0]))
+		work.Queue(b.readOne, []byte(names[0]))
+	} else {
+		keys, all := make([]int64, len(names)), make([][]byte, len(names))
+		for i, name := range names {
+			keys[i], all[i] = lockKey(b.key, name), []byte(name)
+		}
+		slices.Sort(keys) // one order for all, so that nobody waits in a circle
+		work.Queue(b.lockAll, keys)
+		work.Queue(b.readAll, all)
+	}
+	work.Queue(b.clock)
+	results := conn.SendBatch(ctx, work)
+	defer results.Close()
+	for range 2 {
+		if _, err := results.Exec(); err != nil {
+			return nil, err
+		}
+	}
+	records := make([]kv.Record, len(names))
+	rows, err := results.Query()
+	if err != nil {
+		return nil, err
+	}
+	for rows.Next() {
+		name, value, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		if i := slices.Index(names, name); i >= 0 {
+			records[i].Value = value
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	var now time.Time
+	var drawn int64
+	if err := results.QueryRow().Scan(&now, &drawn); err != nil {
+		return nil, err
+	}
+	for i := range records {
+		records[i].Now = now
+		records[i].Last = uint64(drawn-1) * span
+		records[i].Limit = uint64(drawn) * span
+	}
+	return records, results.Close()
+}
+
+// columns are what scan reads.
+const columns = "name, value, expires, lone, token, short"
+
+// scan reads a row. The record of a lone hold is put together from its columns.
+func scan(row pgx.Row) (name string, value []byte, err error) {
+	var key, lone []byte
+	var expires time.Time
+	var token int64
+	var short int
+	if err := row.Scan(&key, &value, &expires, &lone, &token, &short); err != nil {
+		return "", nil, err
+	}
+	if lone != nil {
+		whole, err := model.CompleteHold(value, uint64(token), short, time.Duration(expires.UnixNano()))
+		if err == nil { // else kv says what it is
+			value = whole
+		}
+	}
+	return string(key), value, nil
+}
+
+// commit writes what changed and ends the transaction.
+func (b *backend) commit(ctx context.Context, conn *pgxpool.Conn, names []string, records []kv.Record) error {
+	var written, values, removed [][]byte
+	var expires []time.Time
+	for i := range records {
+		switch r := &records[i]; {
+		case !r.Changed:
+		case r.Value == nil:
+			removed = append(removed, []byte(names[i]))
+		default:
+			written, values, expires = append(written, []byte(names[i])), append(values, r.Value), append(expires, r.Expires)
+		}
+	}
+	work := &pgx.Batch{}
+	if written != nil {
+		work.Queue(b.write, written, values, expires)
+	}
+	if removed != nil {
+		work.Queue(b.remove, removed)
+	}
+	work.Queue("COMMIT")
+	if err := conn.SendBatch(ctx, work).Close(); err != nil {
+		return err
+	}
+	b.dropped(len(removed))
+	return nil
+}
+
+// dropped counts rows that were removed and vacuums the table now and then.
+func (b *backend) dropped(rows int) {
+	if rows == 0 || b.removed.Add(int64(rows)) < removals {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed || b.vacuuming {
+		return
+	}
+	b.removed.Store(0)
+	b.vacuuming = true
+	go b.vacuum()
+}
+
+// vacuum makes room for new rows. It blocks no other call. If this user does not
+// own the table, the server does nothing, and autovacuum has to be enough.
+func (b *backend) vacuum() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	b.pool.Exec(ctx, "VACUUM (SKIP_LOCKED, TRUNCATE FALSE) "+b.table)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.vacuuming = false
+}
+
+// Names implements [kv.Backend].
+func (b *backend) Names(ctx context.Context) ([]string, error) {
+	rows, err := b.pool.Query(ctx, b.names)
+	if err != nil {
+		return nil, b.outcome(err)
+	}
+	names, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (string, error) {
+		var name []byte
+		err := row.Scan(&name)
+		return string(name), err
+	})
+	return names, b.outcome(err)
+}
+
+// Sweep implements [kv.Sweeper]. It passes over rows that a transaction uses.
+func (b *backend) Sweep(ctx context.Context) error {
+	tag, err := b.pool.Exec(ctx, b.sweep)
+	b.dropped(int(tag.RowsAffected()))
+	return b.outcome(err)
+}
+
+// Close implements [kv.Backend].
+func (b *backend) Close() error {
+	b.mu.Lock()
+	b.closed = true
+	link := b.link
+	b.mu.Unlock()
+	if link != nil {
+		link.close()
+	}
+	if b.ownPool {
+		b.pool.Close()
+	}
+	return nil
+}

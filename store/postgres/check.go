@@ -1,0 +1,121 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/dlock-go/dlock/store"
+)
+
+// Warning is something about the server or the connection to it that costs
+// locks or time, now or later.
+type Warning struct {
+	Topic string // wake-ups, durability, replica, table, clock, rights, pool or unreachable
+	Text  string // what is wrong and what to do
+}
+
+// String returns all of it in one line.
+func (w Warning) String() string { return w.Topic + ": " + w.Text }
+
+// Check looks for what endangers locks or slows them down: messages that do not
+// arrive, as behind a pooler in transaction mode; settings with which a crash of
+// the server loses committed locks; a server that is a replica; a table that is
+// kept in another way than [Schema] says; missing rights; a clock that differs
+// much from this machine's. It returns a warning for each, none if all is well.
+//
+// It is for the start of a program, or for an operator. It takes and releases a
+// lock of a random name. It blocks until done or ctx ends.
+func (s *Store) Check(ctx context.Context) (found []Warning) {
+	warn := func(topic, format string, args ...any) {
+		found = append(found, Warning{topic, fmt.Sprintf(format, args...)})
+	}
+	if s.backend.isClosed() {
+		return []Warning{{"unreachable", store.ErrClosed.Error()}}
+	}
+	var replica bool
+	var fsync, commit string
+	var now time.Time
+	sent := time.Now()
+	err := s.backend.pool.QueryRow(ctx, "SELECT pg_is_in_recovery(), current_setting('fsync'), current_setting('synchronous_commit'), clock_timestamp()").
+		Scan(&replica, &fsync, &commit, &now)
+	if err != nil {
+		return []Warning{{"unreachable", s.backend.outcome(err).Error()}}
+	}
+	if replica {
+		warn("replica", "the server is a replica, which keeps no locks: connect to the primary, with target_session_attrs=read-write in the URL")
+	}
+	if fsync == "off" || commit == "off" {
+		warn("durability", "fsync is %s and synchronous_commit is %s: a crash of the server may lose locks that were granted", fsync, commit)
+	}
+	if off := now.Sub(sent); off.Abs() > time.Minute {
+		warn("clock", "the server's clock is %v ahead of this machine's: locks are right as long as it does not jump", off.Round(time.Second))
+	}
+	switch {
+	case s.backend.opts.Poll:
+	case s.Polls():
+		warn("wake-ups", "messages do not arrive, as behind a pooler in transaction mode: waiters ask again and again, and a hand-over takes longer; set Options.Listen to the server's own address, or poll=true if that is meant")
+	}
+	if n := s.backend.pool.Config().MaxConns; n < 2 {
+		warn("pool", "the pool has %d connection: renewals wait while another call uses it", n)
+	}
+	s.checkTable(ctx, warn)
+	s.checkRights(ctx, warn)
+	return found
+}
+
+// checkTable compares the table with Schema.
+func (s *Store) checkTable(ctx context.Context, warn func(topic, format string, args ...any)) {
+	var fill, indexes int
+	var persistence string
+	err := s.backend.pool.QueryRow(ctx, `SELECT c.relpersistence::text,
+		coalesce((SELECT option_value::int FROM pg_options_to_table(c.reloptions) WHERE option_name = 'fillfactor'), 100),
+		(SELECT count(*) FROM pg_index WHERE indrelid = c.oid)
+		FROM pg_class c WHERE c.oid = $1::regclass`, s.backend.table).Scan(&persistence, &fill, &indexes)
+	switch {
+	case err != nil:
+		warn("table", "it cannot be looked at: %v", s.backend.outcome(err))
+		return
+	case persistence != "p":
+		warn("table", "it is not a permanent table: a crash of the server loses all locks")
+	}
+	if fill > 85 {
+		warn("table", "its fillfactor is %d: with 70 renewals leave the index alone", fill)
+	}
+	if indexes > 1 {
+		warn("table", "it has %d indexes: each renewal writes into all of them; the primary key is enough", indexes)
+	}
+}
+
+// checkRights takes a lock and gives it back.
+func (s *Store) checkRights(ctx context.Context, warn func(topic, format string, args ...any)) {
+	random := make([]byte, 16)
+	rand.Read(random)
+	id := hex.EncodeToString(random)
+	req := store.Request{Name: "dlock check " + id, Owner: id, ID: id, TTL: time.Minute, WaitTTL: time.Minute, Tokens: 1, Label: "check"}
+	ref := store.Ref{Name: req.Name, Owner: req.Owner, ID: req.ID, TTL: time.Minute}
+	_, err := s.Acquire(ctx, req)
+	if err == nil {
+		err = s.Release(ctx, ref)
+	}
+	switch {
+	case errors.Is(err, store.ErrRefused):
+		warn("rights", "a lock cannot be taken and released: %v", err)
+	case err != nil:
+		warn("unreachable", "a lock cannot be taken and released: %v", err)
+	}
+	var drawn int64
+	if s.backend.pool.QueryRow(ctx, "SELECT last_value FROM "+sequence(s.backend.table)).Scan(&drawn) == nil && drawn > math.MaxInt64/span/2 {
+		warn("table", "the sequence of tokens is half used up")
+	}
+}
+
+func (b *backend) isClosed() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.closed
+}

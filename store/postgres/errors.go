@@ -1,0 +1,45 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/dlock-go/dlock/store"
+)
+
+// The server's answers that repeating a call at once does not help against. The
+// transaction was not committed.
+var refusals = map[string]string{
+	"42P01": "the table or its sequence is missing: run postgres.Migrate",
+	"42703": "the table is not one of dlock's",
+	"42804": "the table is not one of dlock's",
+	"42501": "no permission",
+	"28000": "the server does not admit this user",
+	"28P01": "the server does not accept the password",
+	"3D000": "there is no such database",
+	"53100": "the server's disk is full",
+	"53200": "the server is out of memory",
+}
+
+// outcome gives an error of pgx one of the three outcomes: certain refusals
+// become ErrRefused, all else is unknown.
+func (b *backend) outcome(err error) error {
+	var answer *pgconn.PgError
+	if err == nil || !errors.As(err, &answer) {
+		return err
+	}
+	if why, ok := refusals[answer.Code]; ok {
+		return fmt.Errorf("%w: %s (SQLSTATE %s)", store.ErrRefused, why, answer.Code)
+	}
+	// The server's detail may repeat values of a row, so only the message stays.
+	return fmt.Errorf("postgres: %s (SQLSTATE %s)", answer.Message, answer.Code)
+}
+
+// rolledBack says whether the server ended the transaction in favour of another
+// one: serialization failure and deadlock. Nothing was committed.
+func rolledBack(err error) bool {
+	var answer *pgconn.PgError
+	return errors.As(err, &answer) && (answer.Code == "40001" || answer.Code == "40P01")
+}

@@ -1,0 +1,62 @@
+package postgres_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/dlock-go/dlock/internal/postgrestest"
+	"github.com/dlock-go/dlock/store"
+)
+
+// TestFault113_FailoverToReplica: what the replica has goes on. A hold that it
+// does not have is told to be lost, and tokens go on growing.
+func TestFault113_FailoverToReplica(t *testing.T) {
+	s := start(t, "wal_level=replica")
+	replica := s.StartReplica(t)
+	locks := open(t, postgrestest.URLOfBoth(s.url, s.Server, replica))
+	events := hear(locks)
+
+	kept, lost := request("kept", 1, false), request("lost", 2, false)
+	hold(t, locks, kept)
+	s.HasReplayed(replica)
+	replica.Stop()
+	last := hold(t, locks, lost).Token
+	s.Crash()
+	replica.Launch()
+	replica.Promote()
+
+	var errs []error
+	await(t, "the store answers again", func() bool {
+		errs = locks.Renew(t.Context(), []store.Ref{refOf(kept), refOf(lost)})
+		return errs[0] == nil
+	})
+	if !errors.Is(errs[1], store.ErrLost) {
+		t.Errorf("a hold that was not replicated: got %v, want ErrLost", errs[1])
+	}
+	wantEvent(t, events, "after the fail-over", func(e store.Event) bool { return e == store.Event{} })
+	if g := hold(t, locks, request("lost", 3, false)); g.Token <= last {
+		t.Errorf("the token after a fail-over is %d, and %d was there before", g.Token, last)
+	}
+}
+
+// TestFault113_CrashKeepsLocks: a server that crashes and starts again has all
+// that it granted.
+func TestFault113_CrashKeepsLocks(t *testing.T) {
+	s := start(t)
+	locks := open(t, s.url)
+	holder, waiter := request("n", 1, false), request("n", 2, true)
+	first := hold(t, locks, holder)
+	queue(t, locks, waiter)
+	s.Crash()
+	if err := locks.Renew(t.Context(), []store.Ref{refOf(holder)})[0]; err == nil || certain(err) {
+		t.Errorf("without a server: got %v, want an unknown outcome", err)
+	}
+	s.Launch()
+	await(t, "the hold is renewed", func() bool { return locks.Renew(t.Context(), []store.Ref{refOf(holder)})[0] == nil })
+	if err := locks.Release(t.Context(), refOf(holder)); err != nil {
+		t.Errorf("Release: %v", err)
+	}
+	if g := hold(t, locks, waiter); g.Token <= first.Token {
+		t.Errorf("got %+v, want a token greater than %d", g, first.Token)
+	}
+}

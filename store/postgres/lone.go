@@ -1,0 +1,193 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/model"
+)
+
+// A lone hold is the only entry of its name. Most locks are never more than that,
+// so one statement each takes, renews and releases it; a statement that finds
+// anything else changes nothing, and the call goes the way of package kv.
+//
+// The statement that takes a lone hold takes the advisory lock of the name first.
+// Without it, a transaction that has read that the name is free and has drawn a
+// token could commit after another hold with a greater token came and went.
+//
+// Renewal and release compare the id and the deadline in the row. If they wait
+// for the row and it changed meanwhile, the server compares again. If it did not
+// change, the outcome is that of the moment before the wait.
+
+// busy are names on which a lone hold was lately not possible.
+type busy struct {
+	mu    sync.Mutex
+	until map[string]time.Time
+}
+
+const (
+	busyFor  = time.Second
+	maxNames = 10_000
+)
+
+// note says that a name is busy.
+func (b *busy) note(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.until == nil || len(b.until) >= maxNames {
+		b.until = make(map[string]time.Time) // forgetting costs a statement
+	}
+	b.until[name] = time.Now().Add(busyFor)
+}
+
+// is says whether a name was busy lately.
+func (b *busy) is(name string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	until, ok := b.until[name]
+	if ok && time.Now().After(until) {
+		delete(b.until, name)
+		ok = false
+	}
+	return ok
+}
+
+// begin derives the context of a statement: it ends with Close too.
+func (s *Store) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	if s.ctx.Err() != nil {
+		return nil, nil, store.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(s.ctx, cancel)
+	return ctx, func() { stop(); cancel() }, nil
+}
+
+// Acquire implements [store.Store]: one statement for a free name, else a
+// transaction of two round trips. A name that was not free lately gets the
+// transaction at once.
+func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
+	if s.busy.is(req.Name) {
+		return s.Store.Acquire(ctx, req)
+	}
+	during, end, err := s.begin(ctx)
+	if err != nil {
+		return store.Grant{}, err
+	}
+	defer end()
+	b := s.backend
+	short := max(req.Tokens-span, 0)
+	var token int64
+	err = b.pool.QueryRow(during, b.insert,
+		lockKey(b.key, req.Name), []byte(req.Name), model.EncodeHold(nil, req, s.Handle(), 0, 0, 0),
+		req.TTL.Microseconds(), []byte(req.ID), short).Scan(&token)
+	switch {
+	case err == nil:
+		s.Created(1)
+		return store.Grant{Held: true, Token: uint64(token), Short: short, TTL: req.TTL, Holds: 1}, nil
+	case errors.Is(err, pgx.ErrNoRows), rolledBack(err):
+		s.busy.note(req.Name)
+		return s.Store.Acquire(ctx, req)
+	}
+	return store.Grant{}, b.outcome(err)
+}
+
+// Release implements [store.Store]: one statement for a lone hold, else a
+// transaction of two round trips.
+func (s *Store) Release(ctx context.Context, ref store.Ref) error {
+	if ref.Bury || s.busy.is(ref.Name) {
+		return s.Store.Release(ctx, ref)
+	}
+	during, end, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	b := s.backend
+	tag, err := b.pool.Exec(during, b.drop, []byte(ref.Name), []byte(ref.ID))
+	switch {
+	case err != nil && !rolledBack(err):
+		return b.outcome(err)
+	case err == nil && tag.RowsAffected() == 1:
+		b.dropped(1)
+		return nil
+	}
+	return s.Store.Release(ctx, ref)
+}
+
+// Renew implements [store.Store]: one statement for up to 500 lone holds, and
+// transactions for the others.
+func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
+	results := make([]error, len(holds))
+	var rest []int
+	for start := 0; start < len(holds); start += batch {
+		group := holds[start:min(start+batch, len(holds))]
+		renewed := s.prolong(ctx, group)
+		for i, ref := range group {
+			if !renewed[ref.ID] {
+				rest = append(rest, start+i)
+			}
+		}
+	}
+	if len(rest) == 0 {
+		return results
+	}
+	others := make([]store.Ref, len(rest))
+	for i, at := range rest {
+		others[i] = holds[at]
+	}
+	for i, err := range s.Store.Renew(ctx, others) {
+		results[rest[i]] = err
+	}
+	return results
+}
+
+// prolong renews the lone holds among refs and returns their ids. If it fails
+// none counts as renewed: renewing again is harmless.
+func (s *Store) prolong(ctx context.Context, refs []store.Ref) map[string]bool {
+	renewed := make(map[string]bool, len(refs))
+	during, end, err := s.begin(ctx)
+	if err != nil {
+		return renewed
+	}
+	defer end()
+	names, ids, leases := make([][]byte, len(refs)), make([][]byte, len(refs)), make([]int64, len(refs))
+	shortest := time.Hour
+	for i, ref := range refs {
+		names[i], ids[i], leases[i] = []byte(ref.Name), []byte(ref.ID), ref.TTL.Microseconds()
+		shortest = min(shortest, ref.TTL)
+	}
+	// A row that is locked must not hold up the others until their leases end, or
+	// the caller's time: after this the rows are tried in another way.
+	wait := shortest / 4
+	if deadline, ok := ctx.Deadline(); ok {
+		wait = min(wait, time.Until(deadline)/3)
+	}
+	during, cancel := context.WithTimeout(during, wait)
+	defer cancel()
+	rows, err := s.backend.pool.Query(during, s.backend.prolong, names, ids, leases)
+	if err != nil {
+		return renewed
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
+	if err != nil {
+		return renewed
+	}
+	for _, id := range found {
+		renewed[string(id)] = true
+	}
+	return renewed
+}
+
+// Close implements [store.Store].
+func (s *Store) Close() error {
+	s.cancel()
+	return s.Store.Close()
+}

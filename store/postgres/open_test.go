@@ -1,0 +1,177 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/postgres"
+)
+
+// TestCheck: a server as it should be has no warnings, and each thing that is
+// wrong has one.
+func TestCheck(t *testing.T) {
+	s := start(t, "fsync=on")
+	locks := open(t, s.url)
+	if found := locks.Check(t.Context()); len(found) > 0 {
+		t.Errorf("a good server: got %q", found)
+	}
+	c := connect(t, s.url)
+	for _, sql := range []string{
+		"ALTER TABLE dlock_locks RESET (fillfactor)", "CREATE INDEX ON dlock_locks (expires)", "ALTER TABLE dlock_locks SET UNLOGGED",
+		"ALTER DATABASE " + s.database() + " SET synchronous_commit = off",
+		"CREATE ROLE reader LOGIN", "GRANT SELECT ON dlock_locks TO reader",
+	} {
+		if _, err := c.Exec(t.Context(), sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	reader := open(t, strings.Replace(s.url, "dlock@", "reader@", 1)+"&pool_max_conns=1")
+	if got := topics(reader.Check(t.Context())); got != "durability pool table table table rights" {
+		t.Errorf("all wrong: got %q", got)
+	}
+	if _, err := reader.Acquire(t.Context(), request("n", 1, false)); !errors.Is(err, store.ErrRefused) {
+		t.Errorf("without rights: got %v, want ErrRefused", err)
+	}
+	locks.Close()
+	if got := topics(locks.Check(t.Context())); got != "unreachable" {
+		t.Errorf("closed: got %q", got)
+	}
+	s.Stop()
+	if got := topics(reader.Check(t.Context())); got != "unreachable" {
+		t.Errorf("no server: got %q", got)
+	}
+}
+
+// TestMigrate: at every start and in several processes at once, in a schema too.
+func TestMigrate(t *testing.T) {
+	s := start(t)
+	url := s.URL()
+	if _, err := postgres.Open(t.Context(), url); !errors.Is(err, store.ErrRefused) || !strings.Contains(err.Error(), "Migrate") {
+		t.Errorf("without a table: got %v, want ErrRefused with advice", err)
+	}
+	if _, err := connect(t, url).Exec(t.Context(), "CREATE SCHEMA app"); err != nil {
+		t.Fatal(err)
+	}
+	var migrations sync.WaitGroup
+	for range 8 {
+		c := connect(t, url)
+		migrations.Go(func() {
+			if err := postgres.Migrate(context.Background(), c, "app.Locks"); err != nil {
+				t.Errorf("Migrate: %v", err)
+			}
+		})
+	}
+	migrations.Wait()
+	locks := open(t, url+"&table=app.Locks")
+	hold(t, locks, request("n", 1, false))
+	if n := one(t, url, `SELECT count(*) FROM app."Locks"`); n != 1 {
+		t.Errorf("%d rows in app.Locks", n)
+	}
+	for _, table := range []string{"a.b.c", ".", "a.", ".a", strings.Repeat("x", 101), "a\x00"} {
+		if _, err := postgres.Schema(table); err == nil {
+			t.Errorf("Schema(%q): got no error", table)
+		}
+	}
+	if sql, err := postgres.Schema(""); err != nil || !strings.Contains(sql, `"dlock_locks_token"`) {
+		t.Errorf("Schema: got %q, %v", sql, err)
+	}
+}
+
+// TestDocument: docs/postgres.md has the SQL of Schema.
+func TestDocument(t *testing.T) {
+	document, err := os.ReadFile("../../docs/postgres.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sql, err := postgres.Schema("")
+	if err != nil || !strings.Contains(string(document), "```sql\n"+sql+"```") {
+		t.Errorf("docs/postgres.md does not have\n%s", sql)
+	}
+}
+
+// TestInvalidURL: errors do not repeat the URL.
+func TestInvalidURL(t *testing.T) {
+	for _, url := range []string{
+		"", "mysql://u:secret@h/d", "postgres://u:secret@h:port/d", "postgres://u:secret@h/d?sslmode=perhaps",
+		"postgres://u:secret@h/d?poll=maybe", "postgres://u:secret@h/d?table=a.b.c",
+	} {
+		_, err := postgres.Open(t.Context(), url)
+		if !errors.Is(err, postgres.ErrInvalidURL) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: got %v", url, err)
+		}
+	}
+	if _, err := postgres.New(nil, nil); err == nil {
+		t.Error("no pool: got no error")
+	}
+}
+
+// TestNewLeavesThePool: Close of a handle closes only what the handle opened.
+func TestNewLeavesThePool(t *testing.T) {
+	s := start(t)
+	pool := newPool(t, s.url)
+	locks, err := postgres.New(pool, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := locks.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	if err := pool.Ping(t.Context()); err != nil {
+		t.Errorf("the pool after Close: %v", err)
+	}
+	await(t, "the listener's connection is closed", func() bool {
+		return one(t, s.url, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'dlock listener'") == 0
+	})
+}
+
+// TestRoundTrips: how many statements calls take on the server.
+func TestRoundTrips(t *testing.T) {
+	s := start(t, "shared_preload_libraries=pg_stat_statements", "pg_stat_statements.track_utility=on")
+	if _, err := connect(t, s.url).Exec(t.Context(), "CREATE EXTENSION pg_stat_statements"); err != nil {
+		t.Fatal(err)
+	}
+	locks := open(t, s.url)
+	count := func() int {
+		return one(t, s.url, "SELECT coalesce(sum(calls), 0)::int FROM pg_stat_statements WHERE query ~ 'dlock_locks|advisory|^BEGIN|^COMMIT|^ROLLBACK|pg_notify|clock_timestamp' AND query !~ 'pg_stat'")
+	}
+	took := func(f func()) int {
+		before := count()
+		f()
+		return count() - before
+	}
+	req := request("n", 1, false)
+	if n := took(func() { hold(t, locks, req) }); n != 1 {
+		t.Errorf("a free lock took %d statements, want 1", n)
+	}
+	if n := took(func() { locks.Release(t.Context(), refOf(req)) }); n != 1 {
+		t.Errorf("a release took %d statements, want 1", n)
+	}
+	var refs []store.Ref
+	for i := range 400 {
+		req := request(strings.Repeat("x", i+1), i, false)
+		hold(t, locks, req)
+		refs = append(refs, refOf(req))
+	}
+	if n := took(func() { locks.Renew(t.Context(), refs) }); n != 1 {
+		t.Errorf("400 renewals took %d statements, want 1", n)
+	}
+	for _, ref := range refs[:300] { // no lone holds any more
+		waiter := request(ref.Name, 1000, true)
+		waiter.ID = "f" + ref.ID[1:]
+		queue(t, locks, waiter)
+	}
+	if n := took(func() {
+		for i, err := range locks.Renew(t.Context(), refs) {
+			if err != nil {
+				t.Errorf("Renew of %q: %v", refs[i].Name, err)
+			}
+		}
+	}); n > 8 {
+		t.Errorf("400 renewals, 300 of them with waiters, took %d statements, want 8 at most", n)
+	}
+}

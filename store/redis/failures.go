@@ -1,0 +1,64 @@
+package redis
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dlock-go/dlock/store"
+)
+
+// failures remembers the ids whose requests have failed, so that an id which was
+// refused for certain each time leaves no tombstone: a request of it cannot arrive late.
+type failures struct {
+	number atomic.Int64 // of ids, so that a release without failures takes no lock
+	mu     sync.Mutex
+	ids    map[string]failure
+}
+
+type failure struct {
+	unknown bool      // a request of it may still arrive
+	until   time.Time // a tombstone would end then
+}
+
+// note remembers a failed request. Other certain refusals than ErrNotRun need no
+// note: the core does not bury after them.
+func (f *failures) note(req store.Request, err error) {
+	certain := errors.Is(err, ErrNotRun)
+	for _, sentinel := range []error{store.ErrForeignKey, store.ErrRefused} {
+		if errors.Is(err, sentinel) {
+			return
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now, looked := time.Now(), 0
+	for id, old := range f.ids {
+		if old.until.Before(now) {
+			delete(f.ids, id)
+		}
+		if looked++; looked == 2 {
+			break // so that ids that are not released do not pile up
+		}
+	}
+	if f.ids == nil {
+		f.ids = make(map[string]failure)
+	}
+	f.ids[req.ID] = failure{
+		unknown: f.ids[req.ID].unknown || !certain,
+		until:   now.Add(max(req.TTL, req.WaitTTL)),
+	}
+	f.number.Store(int64(len(f.ids)))
+}
+
+// mayArrive reports whether a release has to bury its id.
+func (f *failures) mayArrive(ref store.Ref) bool {
+	if !ref.Bury || f.number.Load() == 0 {
+		return ref.Bury
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	failed, ok := f.ids[ref.ID]
+	return !ok || failed.unknown
+}

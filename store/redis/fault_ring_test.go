@@ -1,0 +1,132 @@
+package redis_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/redis"
+)
+
+// More calls are under way than rueidis has room for, and the server stands still. Each
+// returns when its context ends. When the server goes on, calls are answered again.
+func TestFault93CallsOnAStoppedServer(t *testing.T) {
+	server := redistest.Start(t)
+	s := open(t, server.URL())
+	_, err := s.Acquire(bounded(t), want("before", 1))
+	require.NoError(t, err)
+	late := 50 * time.Millisecond
+	if underRace {
+		late = 500 * time.Millisecond // the detector slows 3000 goroutines down
+	}
+	server.Pause()
+	// How late this machine is with 3000 contexts that end together.
+	idle := lastReturn(3000, func(ctx context.Context, _ int) { <-ctx.Done() })
+	last := lastReturn(3000, func(ctx context.Context, i int) {
+		if _, err := s.Acquire(ctx, want(fmt.Sprint("name ", i), i)); err == nil {
+			t.Error("a stopped server has answered")
+		}
+	})
+	t.Logf("the last one returned %v after its context had ended, without calls %v", last, idle)
+	require.Less(t, last, idle+late)
+	server.Resume()
+	g, err := s.Acquire(bounded(t), want("after", 1))
+	require.NoError(t, err)
+	require.True(t, g.Held)
+}
+
+// lastReturn runs f so many times at once, with contexts of 200 ms, and returns how long after the
+// end of its context the last one returned.
+func lastReturn(n int, f func(ctx context.Context, i int)) time.Duration {
+	var all sync.WaitGroup
+	var worst atomic.Int64
+	for i := range n {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+			defer cancel()
+			f(ctx, i)
+			end, _ := ctx.Deadline()
+			over := int64(time.Since(end))
+			for w := worst.Load(); over > w && !worst.CompareAndSwap(w, over); w = worst.Load() {
+			}
+		})
+	}
+	all.Wait()
+	return time.Duration(worst.Load())
+}
+
+// The server refuses writes for a while. The caller hears why, and its name costs no more
+// than before: an id that was refused for certain is not buried.
+func TestFault99RefusalsAreCertain(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	p := startProgram(t, server.URL(), func(o *dlock.Options) { o.StoreTimeout = lease / 4 })
+	p.take("warm").Unlock()
+	server.MustDo("CONFIG", "SET", "min-replicas-to-write", "1")
+	_, err := p.store.Acquire(bounded(t), want("a", 1))
+	require.ErrorIs(t, err, redis.ErrNotRun)
+	passes(t, err, "NOREPLICAS")
+	_, err = p.Mutex("b").TryLockContext(bounded(t))
+	require.ErrorIs(t, err, dlock.ErrUnavailable)
+	require.ErrorContains(t, err, "NOREPLICAS")
+	server.MustDo("CONFIG", "SET", "min-replicas-to-write", "0")
+
+	ref := of(want("a", 1))
+	ref.Bury = true
+	require.ErrorIs(t, p.store.Release(bounded(t), ref), store.ErrLost)
+	until(t, "the core has released", func() bool { return p.Close() == nil })
+	left := strings.Fields(server.MustDo("KEYS", "*:lock:*"))
+	require.Empty(t, left, "a tombstone")
+}
+
+// An id whose request had an unknown outcome once is buried, whatever else it was answered.
+func TestFault99UnknownStaysUnknown(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	h := open(t, s.proxy.URL())
+	s.on(acquire, redistest.CutBefore, 1)
+	_, err := h.Acquire(t.Context(), want("a", 1))
+	require.Error(t, err)
+	require.NotErrorIs(t, err, redis.ErrNotRun)
+	s.server.MustDo("CONFIG", "SET", "min-replicas-to-write", "1")
+	until(t, "it is refused", func() bool {
+		_, err = h.Acquire(t.Context(), want("a", 1))
+		return err != nil && strings.Contains(err.Error(), "NOREPLICAS")
+	})
+	s.server.MustDo("CONFIG", "SET", "min-replicas-to-write", "0")
+	ref := of(want("a", 1))
+	ref.Bury = true
+	require.ErrorIs(t, h.Release(t.Context(), ref), store.ErrLost)
+	_, err = h.Acquire(t.Context(), want("a", 1))
+	require.ErrorIs(t, err, store.ErrLost, "a late request of a buried id")
+}
+
+// The server has forgotten its scripts under many calls. One of them sends the text.
+func TestFault100ScriptsForgotten(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := open(t, server.URL())
+	_, err := s.Acquire(bounded(t), want("before", 1))
+	require.NoError(t, err)
+	server.MustDo("CONFIG", "RESETSTAT")
+	server.MustDo("SCRIPT", "FLUSH")
+	var all sync.WaitGroup
+	for i := range 512 {
+		all.Go(func() {
+			if _, err := s.Acquire(bounded(t), want(fmt.Sprint("name ", i), i)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	require.Equal(t, 1, commands(server)["eval"], "calls that sent the text")
+}

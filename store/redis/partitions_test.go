@@ -1,0 +1,84 @@
+package redis_test
+
+import (
+	"math"
+	"sync"
+	"testing"
+
+	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/redis"
+)
+
+// Masters with equal ranges of slots get equal shares of the partitions: at most one more
+// than the mean.
+func TestPartitionsSpread(t *testing.T) {
+	t.Parallel()
+	slots := redis.PartitionSlots()
+	for masters := 1; masters <= 16; masters++ {
+		shares := make([]int, masters)
+		each := 16384 / float64(masters)
+		for _, slot := range slots {
+			m := 0
+			for float64(slot) >= math.Round(float64(m+1)*each) {
+				m++
+			}
+			shares[m]++
+		}
+		for m, share := range shares {
+			if float64(share) > float64(len(slots))/float64(masters)+1 {
+				t.Errorf("of %d masters the %d. has %d of %d partitions", masters, m, share, len(slots))
+			}
+		}
+	}
+}
+
+// The server is not busy for long with holds that are due together: each call renews a few of
+// them, and few calls are under way at once.
+func TestRenewalsDoNotDelayLocks(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := open(t, server.URL())
+	const holds = 10_000
+	refs := make([]store.Ref, holds)
+	var all sync.WaitGroup
+	for i := range refs {
+		all.Go(func() {
+			req := newRequest(i)
+			refs[i] = refOf(req)
+			if _, err := s.Acquire(t.Context(), req); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	proxy := redistest.StartProxy(t, server.Addr)
+	far := open(t, proxy.URL())
+	far.Renew(t.Context(), refs[:1]) // the script is known
+	server.MustDo("CONFIG", "RESETSTAT")
+	proxy.Plan(func(call int, _ []string) redistest.Action {
+		if call > 2 {
+			return redistest.Pass
+		}
+		return redistest.Hold
+	})
+	renewed := make(chan []error, 1)
+	go func() { renewed <- far.Renew(t.Context(), refs) }()
+	until(t, "two calls are under way", func() bool { return proxy.Calls() >= 1 })
+	if n := proxy.Calls(); n > 2 {
+		t.Errorf("%d calls of renewals are under way, want at most 2", n)
+	}
+	proxy.Plan(nil)
+	proxy.Unhold()
+	for i, err := range <-renewed {
+		if err != nil {
+			t.Fatal(i, err)
+		}
+	}
+	stats := commands(server)
+	if each := float64(stats["pexpire"]) / float64(stats["evalsha"]); each > 128 {
+		t.Errorf("a call renews %.0f holds, want at most 128", each)
+	}
+	us := serverTime(server, "evalsha") / float64(stats["evalsha"])
+	t.Logf("%d calls of %.0f µs each, two at once", stats["evalsha"], us)
+}
