@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
@@ -30,21 +31,19 @@ func (s *Store) outcome(err error) error {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	}
-	for _, refusal := range refusals {
-		if errors.Is(err, refusal) {
-			return fmt.Errorf("etcd: %w: %w", store.ErrRefused, err)
-		}
+	if isRefusal(err) {
+		return fmt.Errorf("etcd: %w: %w", store.ErrRefused, err)
 	}
 	return fmt.Errorf("etcd: %w", err)
 }
 
+func isRefusal(err error) bool {
+	return slices.ContainsFunc(refusals, func(refusal error) bool { return errors.Is(err, refusal) })
+}
+
 func isSentinel(err error) bool {
-	for _, sentinel := range []error{store.ErrHeld, store.ErrUpgrade, store.ErrLost, store.ErrForeignKey, store.ErrRefused} {
-		if errors.Is(err, sentinel) {
-			return true
-		}
-	}
-	return false
+	sentinels := []error{store.ErrHeld, store.ErrUpgrade, store.ErrLost, store.ErrForeignKey, store.ErrRefused}
+	return slices.ContainsFunc(sentinels, func(sentinel error) bool { return errors.Is(err, sentinel) })
 }
 
 func isLeaseGone(err error) bool { return errors.Is(err, rpctypes.ErrLeaseNotFound) }

@@ -53,6 +53,7 @@ type Store struct {
 	watches watches
 
 	releases releases
+	together combiner
 
 	sinks *sinks.Sinks
 
@@ -104,6 +105,7 @@ func newStore(ctx context.Context, c *clientv3.Client, opts *Options) (*Store, e
 	s.records = records{s: s, m: make(map[string]*record)}
 	s.watches = watches{s: s, m: make(map[string]*nameWatch)}
 	s.releases = releases{m: make(map[string]chan struct{})}
+	s.together = newCombiner(s)
 	s.tasks.Go(s.findOrphans)
 	s.tasks.Go(func() { s.sinks.Deliver(s.ctx) })
 	return s, nil

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -75,4 +76,24 @@ func HoldOf(req store.Request) string {
 
 func PlaceOf(req store.Request) string {
 	return layout{"dlock"}.keysOf(req.Name, req.Owner, req.ID, req.Mode).place
+}
+
+// Occupy makes operations wait as if calls of others were under way, for a patience, until free is called.
+func (s *Store) Occupy(patience time.Duration) (free func()) {
+	c := &s.together
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls, c.patience = c.calls+maxCalls, patience
+	return func() {
+		for range maxCalls {
+			c.answered()
+		}
+	}
+}
+
+// Waiting is how many operations wait for others' calls.
+func (s *Store) Waiting() int {
+	s.together.mu.Lock()
+	defer s.together.mu.Unlock()
+	return len(s.together.waiting)
 }

@@ -11,11 +11,10 @@ import (
 // try runs a transaction that changes something or else reads all there is of the name. It returns the revision
 // of the change, or the view.
 func (s *Store) try(ctx context.Context, dir string, op clientv3.Op) (revision int64, v *view, err error) {
-	answer, err := s.client.Do(ctx, op)
+	txn, err := s.together.do(ctx, dir, op, false)
 	if err != nil {
 		return 0, nil, err
 	}
-	txn := answer.Txn()
 	last := txn.Responses[len(txn.Responses)-1]
 	for inner := last.GetResponseTxn(); inner != nil; inner = last.GetResponseTxn() {
 		last = inner.Responses[len(inner.Responses)-1]

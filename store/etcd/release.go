@@ -29,7 +29,7 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 	if ref.Bury {
 		found, err = s.bury(ctx, k, ref)
 	} else {
-		found, err = s.remove(ctx, k)
+		found, err = s.remove(ctx, k, r != nil && s.records.reads(r).state == holding)
 	}
 	if err != nil {
 		return s.outcome(err)
@@ -85,11 +85,15 @@ func (rs *releases) wait(ctx context.Context, dir string) {
 	}
 }
 
-// remove deletes the keys of an id, and reports whether there was one. Its place may have become a hold without
-// this handle.
-func (s *Store) remove(ctx context.Context, k idKeys) (found bool, err error) {
-	answer, err := s.client.Txn(ctx).Then(clientv3.OpDelete(k.place), clientv3.OpDelete(k.hold)).Commit()
-	return err == nil && deleted(answer) > 0, err
+// remove deletes the keys of an id, and reports whether there was one. A place may have become a hold without this
+// handle; a hold never becomes a place.
+func (s *Store) remove(ctx context.Context, k idKeys, held bool) (found bool, err error) {
+	keys := []clientv3.Op{clientv3.OpDelete(k.hold)}
+	if !held {
+		keys = append(keys, clientv3.OpDelete(k.place))
+	}
+	answer, err := s.together.do(ctx, k.dir, clientv3.OpTxn(nil, keys, nil), true)
+	return err == nil && deleted((*clientv3.TxnResponse)(answer)) > 0, err
 }
 
 // bury is remove that also leaves a key by which the id is refused for ref.TTL.
@@ -97,7 +101,7 @@ func (s *Store) bury(ctx context.Context, k idKeys, ref store.Ref) (found bool, 
 	lease, err := s.client.Grant(ctx, seconds(ref.TTL))
 	if err != nil {
 		if errors.Is(err, rpctypes.ErrNoSpace) { // as a late request will find too
-			s.remove(ctx, k)
+			s.remove(ctx, k, false)
 		}
 		return false, err
 	}

@@ -1,0 +1,197 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// What a server does for a call costs more than what it does for an operation. So while calls are under way, the
+// operations of further requests wait, and travel in one call when one has been answered.
+const (
+	// maxCalls is how many calls are under way before operations wait.
+	maxCalls = 4
+	// maxTogether is how many operations travel in one call. The server takes 128 by default, less those inside one.
+	maxTogether = 64
+	// maxWait is how long an operation waits for others' calls, which a server that does not answer may have.
+	maxWait = 100 * time.Millisecond
+)
+
+// combiner sends operations of different names together. The server checks the conditions of all before it carries
+// out the first, so there is never more than one operation of a name in a call.
+type combiner struct {
+	s        *Store
+	patience time.Duration // maxWait, but in tests
+
+	mu      sync.Mutex
+	calls   int // under way
+	most    int // how many operations travel together
+	waiting []*operation
+	names   map[string]bool // of which an operation waits
+}
+
+func newCombiner(s *Store) combiner {
+	return combiner{s: s, patience: maxWait, most: maxTogether, names: make(map[string]bool)}
+}
+
+// operation is a transaction on one name.
+type operation struct {
+	dir      string
+	op       clientv3.Op
+	deletes  bool // it deletes only
+	deadline time.Time
+	done     chan struct{} // closed when the rest is set
+
+	answer *pb.TxnResponse
+	err    error
+}
+
+// errAlone: the call of several operations was refused, so each is sent alone.
+var errAlone = errors.New("etcd: to be sent alone")
+
+// do carries out a transaction on one name. The revision in the answer is that of the whole call. Operations that
+// delete only are kept apart: a server without space refuses a call for what another operation would put.
+func (c *combiner) do(ctx context.Context, dir string, op clientv3.Op, deletes bool) (*pb.TxnResponse, error) {
+	c.mu.Lock()
+	if c.calls < maxCalls || c.names[dir] {
+		counted := c.calls < maxCalls
+		if counted {
+			c.calls++
+		}
+		c.mu.Unlock()
+		answer, err := c.alone(ctx, op)
+		if counted {
+			c.answered()
+		}
+		return answer, err
+	}
+	o := &operation{dir: dir, op: op, deletes: deletes, done: make(chan struct{})}
+	o.deadline, _ = ctx.Deadline()
+	c.waiting = append(c.waiting, o)
+	c.names[dir] = true
+	c.mu.Unlock()
+
+	patience := time.NewTimer(c.patience)
+	defer patience.Stop()
+	select {
+	case <-o.done:
+	case <-patience.C:
+		if c.withdraw(o) {
+			return c.alone(ctx, op)
+		}
+		select {
+		case <-o.done:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	case <-ctx.Done():
+		c.withdraw(o)
+		return nil, ctx.Err()
+	}
+	if o.err == errAlone {
+		return c.alone(ctx, op)
+	}
+	return o.answer, o.err
+}
+
+func (c *combiner) alone(ctx context.Context, op clientv3.Op) (*pb.TxnResponse, error) {
+	answer, err := c.s.client.Do(ctx, op)
+	if err != nil {
+		return nil, err
+	}
+	return (*pb.TxnResponse)(answer.Txn()), nil
+}
+
+// withdraw reports whether an operation had not been sent, and will not be.
+func (c *combiner) withdraw(o *operation) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.Index(c.waiting, o)
+	if i < 0 {
+		return false
+	}
+	c.waiting = slices.Delete(c.waiting, i, i+1)
+	delete(c.names, o.dir)
+	return true
+}
+
+// answered ends a call, and begins another one if operations wait.
+func (c *combiner) answered() {
+	c.mu.Lock()
+	next := c.take()
+	c.mu.Unlock()
+	if len(next) > 0 && !c.s.tasks.Go(func() { c.sendAll(next) }) {
+		c.finish(next, nil, context.Canceled)
+	}
+}
+
+// take removes the operations of the next call. If there are none, a call less is under way. Callers have mu.
+func (c *combiner) take() (next []*operation) {
+	if len(c.waiting) == 0 {
+		c.calls--
+		return nil
+	}
+	deletes := c.waiting[0].deletes
+	c.waiting = slices.DeleteFunc(c.waiting, func(o *operation) bool {
+		if o.deletes != deletes || len(next) == c.most {
+			return false
+		}
+		delete(c.names, o.dir)
+		next = append(next, o)
+		return true
+	})
+	return next
+}
+
+// sendAll sends operations until none waits.
+func (c *combiner) sendAll(next []*operation) {
+	for len(next) > 0 {
+		c.send(next)
+		c.mu.Lock()
+		next = c.take()
+		c.mu.Unlock()
+	}
+}
+
+// send carries out operations in one call, which lasts no longer than the longest of them may.
+func (c *combiner) send(all []*operation) {
+	limit := time.Now().Add(callTimeout)
+	ops, last := make([]clientv3.Op, len(all)), time.Time{}
+	for i, o := range all {
+		ops[i] = o.op
+		if o.deadline.IsZero() || o.deadline.After(limit) {
+			last = limit
+		} else if o.deadline.After(last) {
+			last = o.deadline
+		}
+	}
+	ctx, cancel := context.WithDeadline(c.s.ctx, last)
+	defer cancel()
+	answer, err := c.alone(ctx, clientv3.OpTxn(nil, ops, nil))
+	if errors.Is(err, rpctypes.ErrTooManyOps) { // the server's limit is lower than usual
+		c.mu.Lock()
+		c.most = max(1, min(c.most, len(all)/2))
+		c.mu.Unlock()
+	}
+	if isLeaseGone(err) || isRefusal(err) { // of one operation, perhaps
+		err = errAlone
+	}
+	c.finish(all, answer, err)
+}
+
+// finish hands out the answers.
+func (c *combiner) finish(all []*operation, answer *pb.TxnResponse, err error) {
+	for i, o := range all {
+		if o.err = err; err == nil {
+			o.answer = answer.Responses[i].GetResponseTxn()
+			o.answer.Header = answer.Header
+		}
+		close(o.done)
+	}
+}

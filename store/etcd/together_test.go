@@ -1,0 +1,133 @@
+package etcd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/locktest"
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/etcd"
+)
+
+// together has f run for each of n numbers at once, while the calls of others are under way, and lets what they
+// send go when all of it waits.
+func together(t *testing.T, s *etcd.Store, n int, f func(i int)) {
+	t.Helper()
+	free := s.Occupy(time.Minute)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { f(i) })
+	}
+	locktest.Poll(t, "operations that wait", locktest.Patience, func() bool { return s.Waiting() == n })
+	free()
+	all.Wait()
+}
+
+// Requests of one moment for different names share calls, whatever limit of operations the server has.
+func TestRequestsTravelTogether(t *testing.T) {
+	t.Parallel()
+	for _, flags := range [][]string{nil, {"--max-txn-ops=8"}} {
+		t.Run(fmt.Sprint(flags), func(t *testing.T) {
+			t.Parallel()
+			const n = 100
+			s, calls := counted(t, etcdtest.Start(t, 1, flags...))
+			if _, err := s.Acquire(t.Context(), newRequest("makes the lease", n)); err != nil {
+				t.Fatal(err)
+			}
+			calls.take()
+			atMost := 2
+			if flags != nil {
+				atMost = 2 + n
+			}
+			together(t, s, n, func(i int) {
+				r := newRequest(fmt.Sprint(i), i)
+				if g, err := s.Acquire(t.Context(), r); err != nil || !g.Held {
+					t.Errorf("%d: %+v, %v", i, g, err)
+				}
+			})
+			if took := calls.take()["Txn"]; took > atMost {
+				t.Errorf("%d acquires took %d calls, want %d at most", n, took, atMost)
+			}
+			for i := range n {
+				if state, err := s.Inspect(t.Context(), fmt.Sprint(i)); err != nil || len(state.Holders) != 1 {
+					t.Fatalf("%d: %+v, %v", i, state, err)
+				}
+			}
+			calls.take()
+			together(t, s, n, func(i int) {
+				if err := s.Release(t.Context(), refOf(newRequest(fmt.Sprint(i), i))); err != nil {
+					t.Errorf("%d: %v", i, err)
+				}
+			})
+			if took := calls.take()["Txn"]; took > atMost {
+				t.Errorf("%d releases took %d calls, want %d at most", n, took, atMost)
+			}
+			if names, err := s.List(t.Context()); err != nil || len(names) != 1 {
+				t.Errorf("%d names are left, %v", len(names), err)
+			}
+		})
+	}
+}
+
+// A request that is refused does not take those with it that travel in the same call.
+func TestRefusedAloneThoughTogether(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.Start(t, 1)
+	s, _ := counted(t, c)
+	holder := open(t, c.URL())
+	if _, err := holder.Acquire(t.Context(), newRequest("2", 99)); err != nil {
+		t.Fatal(err)
+	}
+	if err := holder.Release(t.Context(), store.Ref{Name: "3", Owner: newRequest("3", 3).Owner, ID: newRequest("3", 3).ID, TTL: time.Minute, Bury: true}); !errors.Is(err, store.ErrLost) {
+		t.Fatal(err)
+	}
+	if _, err := c.Client(t).Put(t.Context(), etcd.DirOf("4")+"foreign", "1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Acquire(t.Context(), newRequest("makes the lease", 98)); err != nil {
+		t.Fatal(err)
+	}
+	want := []error{nil, nil, store.ErrHeld, store.ErrLost, store.ErrForeignKey, nil}
+	together(t, s, len(want), func(i int) {
+		if _, err := s.Acquire(t.Context(), newRequest(fmt.Sprint(i), i)); !errors.Is(err, want[i]) {
+			t.Errorf("%d: %v, want %v", i, err, want[i])
+		}
+	})
+}
+
+// A request does not wait for long for calls that are not answered, nor for one of its own name.
+func TestRequestsDoNotWaitForStuckCalls(t *testing.T) {
+	t.Parallel()
+	s, _ := counted(t, etcdtest.Start(t, 1))
+	if _, err := s.Acquire(t.Context(), newRequest("makes the lease", 98)); err != nil {
+		t.Fatal(err)
+	}
+	free := s.Occupy(time.Millisecond)
+	defer free()
+	if g, err := s.Acquire(t.Context(), newRequest("impatient", 1)); err != nil || !g.Held {
+		t.Fatalf("%+v, %v", g, err)
+	}
+	s.Occupy(time.Minute)()
+	ctx, cancel := context.WithCancel(t.Context())
+	got := make(chan error, 1)
+	go func() {
+		_, err := s.Acquire(ctx, newRequest("a", 2))
+		got <- err
+	}()
+	locktest.Poll(t, "an operation that waits", locktest.Patience, func() bool { return s.Waiting() == 1 })
+	if g, err := s.Acquire(t.Context(), newRequest("a", 3)); err != nil || !g.Held {
+		t.Fatalf("%+v, %v", g, err)
+	}
+	cancel()
+	if err := <-got; !errors.Is(err, context.Canceled) {
+		t.Errorf("a request whose caller has gone: %v", err)
+	}
+	if s.Waiting() != 0 {
+		t.Error("its operation waits still")
+	}
+}
