@@ -28,7 +28,8 @@ type ask struct {
 
 // Acquire implements [store.Store]. On a free name it takes one round trip, as does one that is refused, and a
 // repeated one that waits. The first to wait for a name takes up to three. One more is for a lease, at the
-// first request of a TTL and for each 256th hold. It blocks until answered or ctx ends.
+// first request of a TTL and for each 256th hold. Requests of one moment share calls. It blocks until answered or ctx
+// ends.
 func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
 	if err := s.ready(ctx); err != nil {
 		return store.Grant{}, err
