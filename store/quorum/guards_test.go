@@ -81,9 +81,9 @@ func TestReadersHaveTokensOfTheirOwn(t *testing.T) {
 	})
 }
 
-// TestRestartedNodeIsExcluded: a node that lost the vote of a holder is no part
+// TestFault20RestartedNodeIsExcluded: a node that lost the vote of a holder is no part
 // of a majority until that holder's lease is over at the latest.
-func TestRestartedNodeIsExcluded(t *testing.T) {
+func TestFault20RestartedNodeIsExcluded(t *testing.T) {
 	inBubble(t, 3, func(s *site) {
 		a, b := s.client(), s.client()
 		probe := request("p", 1) // b knows all nodes from before
@@ -112,9 +112,9 @@ func TestRestartedNodeIsExcluded(t *testing.T) {
 	})
 }
 
-// TestRestartedNodeIsExcludedForALongerLease: also for one that the handle is asked for
+// TestFault20RestartedNodeIsExcludedForALongerLease: also for one that the handle is asked for
 // only after it has met the node again.
-func TestRestartedNodeIsExcludedForALongerLease(t *testing.T) {
+func TestFault20RestartedNodeIsExcludedForALongerLease(t *testing.T) {
 	inBubble(t, 3, func(s *site) {
 		a, b := s.client(), s.client()
 		short := func(id int) {
