@@ -23,11 +23,12 @@ const faultsPage = "docs/faults.md"
 var unusedRows = []int{108, 109, 118, 119}
 
 var (
-	testFunction = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w*)\(`)
-	rowsOfTest   = regexp.MustCompile(`^(?:Test|Fuzz|Benchmark)Fault(\d+(?:And\d+)*)`)
-	rowOfPage    = regexp.MustCompile(`(?m)^\| (\d+) \|(.*)\|$`)
-	linkOfPage   = regexp.MustCompile(`\[([^\]]*)\]\(([^)]*)\)`)
-	notBuilt     = regexp.MustCompile(`^Not built yet: \S`)
+	// A test is a function, or a subtest that is named after a fault.
+	testName   = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w*)\(|\.Run\("(Fault\w*)"`)
+	rowsOfTest = regexp.MustCompile(`^(?:Test|Fuzz|Benchmark)?Fault(\d+(?:And\d+)*)`)
+	rowOfPage  = regexp.MustCompile(`(?m)^\| (\d+) \|(.*)\|$`)
+	linkOfPage = regexp.MustCompile(`\[([^\]]*)\]\(([^)]*)\)`)
+	notBuilt   = regexp.MustCompile(`^Not built yet: \S`)
 )
 
 // Each row of docs/faults.md has a test with its number, or leads to the sentence that says why
@@ -94,10 +95,11 @@ func (c *faultCatalogue) readTests(file string) error {
 		return err
 	}
 	c.tests[file] = make(map[string]bool)
-	for _, m := range testFunction.FindAllStringSubmatch(string(source), -1) {
-		c.tests[file][m[1]] = true
-		for _, row := range rowsOf(m[1]) {
-			c.numbered[row] = append(c.numbered[row], file+": "+m[1])
+	for _, m := range testName.FindAllStringSubmatch(string(source), -1) {
+		name := m[1] + m[2]
+		c.tests[file][name] = true
+		for _, row := range rowsOf(name) {
+			c.numbered[row] = append(c.numbered[row], file+": "+name)
 		}
 	}
 	return nil
@@ -224,6 +226,8 @@ func TestFaultsPageIsChecked(t *testing.T) {
 	for name, tc := range map[string]struct{ page, source, want string }{
 		"right":                         {first + second + third, sources, ""},
 		"several rows in one name":      {first + "| 2 | f | b | [`TestFault01And02`](../a/a_test.go) |\n", sources + "func TestFault01And02(t *testing.T) {}\n", ""},
+		"subtest":                       {first + "| 2 | f | b | [`Fault02Sub`](../a/a_test.go) |\n", sources + "\tt.Run(\"Fault02Sub\", nil)\n", ""},
+		"subtest without a row":         {first, sources + "\tt.Run(\"Fault02Sub\", nil)\n", "row 2: docs/faults.md does not have it"},
 		"no test":                       {first + "| 2 | f | b | none |\n", sources, "row 2: has no test"},
 		"empty cell":                    {first + "| 2 | f | b |  |\n", sources, "row 2: has the cells"},
 		"cell is missing":               {first + "| 2 | f | [`TestFault01Lost`](../a/a_test.go) |\n", sources, "row 2: has the cells"},
