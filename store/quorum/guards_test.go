@@ -190,9 +190,9 @@ func TestFreshHandleDistrustsYoungNodes(t *testing.T) {
 	}
 }
 
-// TestRenewalRestores: one node that lost a hold gets it back, with its token; so
+// TestFault20RenewalRestores: one node that lost a hold gets it back, with its token; so
 // the hold outlives the loss of another.
-func TestRenewalRestores(t *testing.T) {
+func TestFault20RenewalRestores(t *testing.T) {
 	inBubble(t, 3, func(s *site) {
 		a := s.client()
 		r := request("a", 1)
@@ -218,8 +218,8 @@ func TestRenewalRestores(t *testing.T) {
 	})
 }
 
-// TestRenewalCompletesNoMinority: somebody else may have held meanwhile.
-func TestRenewalCompletesNoMinority(t *testing.T) {
+// TestFault67RenewalCompletesNoMinority: somebody else may have held meanwhile.
+func TestFault67RenewalCompletesNoMinority(t *testing.T) {
 	inBubble(t, 3, func(s *site) {
 		a := s.client()
 		r := request("a", 1)
