@@ -43,6 +43,24 @@ func TestFaultsPage(t *testing.T) {
 	assert.Greater(t, len(c.numbered), 80, "numbers in names of tests")
 }
 
+// The rows that planted faults name as their sources are rows of the page.
+func TestPlantedFaultsNameRows(t *testing.T) {
+	c, err := readFaults(os.DirFS("."))
+	require.NoError(t, err)
+	planted, err := os.ReadFile("integration/mutants/testdata/mutants.txt")
+	require.NoError(t, err)
+	found := 0
+	for _, m := range regexp.MustCompile(`(?m)^(.*) \[rows? ([\d, ]*\d)`).FindAllStringSubmatch(string(planted), -1) {
+		for number := range strings.SplitSeq(m[2], ", ") {
+			row, err := strconv.Atoi(number)
+			require.NoError(t, err, m[0])
+			assert.True(t, slices.ContainsFunc(c.rows, func(r faultRow) bool { return r.number == row }), "%s: %s has no row %d", m[1], faultsPage, row)
+			found++
+		}
+	}
+	assert.Greater(t, found, 50, "numbers of rows")
+}
+
 // faultCatalogue is docs/faults.md beside the tests of all modules.
 type faultCatalogue struct {
 	repository fs.FS
