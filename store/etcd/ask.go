@@ -110,6 +110,9 @@ func (a *ask) otherwise(e *entry) clientv3.Op {
 		return a.look()
 	}
 	s.records.setRoom(a.r, l)
+	if s.leases.remains(l, a.began) < a.req.WaitTTL { // the place could end before the lease is renewed
+		return a.look()
+	}
 	return a.take(e, l.id)
 }
 

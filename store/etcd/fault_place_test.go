@@ -1,11 +1,21 @@
 package etcd_test
 
 import (
+	"context"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/locktest"
+	"github.com/dlock-go/dlock/store/etcd"
 )
 
 // An ask that was sent in time is answered when the time of its place is up, for
@@ -46,5 +56,51 @@ func TestPlaceOutlivesItsEnd(t *testing.T) {
 				t.Fatalf("round %d: the queue is %+v after it was told that it waits", round, state.Queue)
 			}
 		}
+	}
+}
+
+// A place is never put on a lease that ends before the place does, not even until the lease is renewed: the waiter
+// could be granted the lock in between, and lose it at once.
+func TestPlaceIsNotTakenOnAnEndingLease(t *testing.T) {
+	t.Parallel()
+	cluster := etcdtest.Start(t, 1)
+	var mute atomic.Bool
+	client, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints(), Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
+		grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, stream grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+			if mute.Load() && strings.HasSuffix(method, "LeaseKeepAlive") {
+				return nil, status.Error(codes.PermissionDenied, "no renewals in this test")
+			}
+			return stream(ctx, desc, cc, method, opts...)
+		}),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	s, err := etcd.New(client, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for n := range 2 { // the second waits, so that the next may take its place at once
+		r := newRequest("a", n)
+		r.Queue = true
+		if g, err := s.Acquire(t.Context(), r); err != nil || g.Held != (n == 0) {
+			t.Fatalf("%d: %+v, %v", n, g, err)
+		}
+	}
+	s.Age()
+	mute.Store(true)
+	r := newRequest("a", 2)
+	r.Queue = true
+	if g, err := s.Acquire(t.Context(), r); err == nil {
+		t.Fatalf("%+v without a renewal", g)
+	}
+	if keys, err := cluster.Client(t).Get(t.Context(), etcd.PlaceOf(r)); err != nil || len(keys.Kvs) != 0 {
+		t.Errorf("it left a place: %v, %v", keys.Kvs, err)
+	}
+	mute.Store(false)
+	if g, err := s.Acquire(t.Context(), r); err != nil || g.Position != 2 {
+		t.Errorf("%+v, %v", g, err)
 	}
 }

@@ -66,7 +66,7 @@ func (w *waiter) tryOnce(ctx context.Context) (done bool, err error) {
 	e.create = w.create
 	w.ws.mu.Unlock()
 	since := s.records.reads(r)
-	l, err := s.records.leaseFor(ctx, r, placesFor(r.req.WaitTTL), 0)
+	l, err := s.records.leaseFor(ctx, r, placesFor(r.req.WaitTTL), r.req.WaitTTL/2) // else the hold could end before it is renewed
 	if err != nil {
 		return false, err
 	}
