@@ -5,7 +5,9 @@ import (
 	"log/slog"
 	"os"
 	"reflect"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/dlock-go/dlock/internal/core"
 	"github.com/dlock-go/dlock/store"
@@ -71,8 +73,9 @@ type Options struct {
 	// not tell, on their callers' goroutines. A trouble that lasts is logged when it
 	// begins and when it ends, or at growing intervals, not at each try. Default silent.
 	Logger *slog.Logger
-	// Label is shown by the store's Inspect to say which process holds, at most 128
-	// bytes. Default the host's name and the process id.
+	// Label says which process holds: Inspect shows it, and the errors of others that
+	// wait (Error.HeldBy). It has at most 128 bytes of UTF-8. Default the host's name and
+	// the process id.
 	Label string
 }
 
@@ -121,8 +124,8 @@ func (o Options) resolve(minTTL time.Duration) (Options, error) {
 	if o.LocalHandoffs == 0 {
 		o.LocalHandoffs = defaultLocalHandoffs
 	}
-	if len(o.Label) > maxLabel {
-		return o, fmt.Errorf("%w: Label has %d bytes, at most %d are allowed", ErrInvalidOption, len(o.Label), maxLabel)
+	if err := validLabel(o.Label); err != nil {
+		return o, err
 	}
 	if o.Label == "" {
 		o.Label = defaultLabel()
@@ -139,12 +142,22 @@ func defaultLabel() string {
 		host = "unknown host"
 	}
 	label := fmt.Sprintf("%s/%d", host, os.Getpid())
-	return label[max(0, len(label)-maxLabel):]
+	return strings.ToValidUTF8(label[max(0, len(label)-maxLabel):], "")
 }
 
 func validTTL(what string, d, minTTL time.Duration) error {
 	if d < minTTL || d > MaxTTL {
 		return fmt.Errorf("%w: %s %v is not between %v (the least with this store) and %v", ErrInvalidTTL, what, d, minTTL, MaxTTL)
+	}
+	return nil
+}
+
+func validLabel(label string) error {
+	if len(label) > maxLabel {
+		return fmt.Errorf("%w: Label has %d bytes, at most %d are allowed", ErrInvalidOption, len(label), maxLabel)
+	}
+	if !utf8.ValidString(label) {
+		return fmt.Errorf("%w: Label is not UTF-8", ErrInvalidOption)
 	}
 	return nil
 }
@@ -166,6 +179,14 @@ type LockOption func(*lockConfig)
 // WithTTL sets the lease of this lock's holds in place of Options.TTL.
 func WithTTL(d time.Duration) LockOption {
 	return func(c *lockConfig) { c.TTL = d }
+}
+
+// WithLabel sets the label of this lock's holds in place of Options.Label: the text by
+// which Inspect and Error.HeldBy name the holder. It has at most 128 bytes. Locks with
+// distinct labels do not pass from one to the other without a call of the store, so
+// that the store shows the right one.
+func WithLabel(label string) LockOption {
+	return func(c *lockConfig) { c.Label = label }
 }
 
 // WithMaxHold bounds how long one grant of this lock can be held, in place of
@@ -214,6 +235,9 @@ func (k *lockConfig) check(minTTL time.Duration) error {
 	}
 	if k.MaxHold < 0 {
 		return fmt.Errorf("%w: MaxHold %v is negative", ErrInvalidTTL, k.MaxHold)
+	}
+	if err := validLabel(k.Label); err != nil {
+		return err
 	}
 	return validTTL("TTL", k.TTL, minTTL)
 }

@@ -12,7 +12,7 @@ import (
 // does so on this goroutine if nobody in this process holds the name, and else in
 // the background, since the lock may be handed over meanwhile.
 func (a *Call) askForFront() (localqueue.State, error) {
-	if err := ended(a.ctx); err != nil {
+	if err := a.over(); err != nil {
 		return localqueue.Asking, err
 	}
 	if a.Client.isClosing.Load() {
@@ -55,7 +55,7 @@ func (a *Call) askForFront() (localqueue.State, error) {
 
 // askDirectly asks the store past the queue, for the owner itself.
 func (a *Call) askDirectly() (localqueue.State, error) {
-	if err := ended(a.ctx); err != nil {
+	if err := a.over(); err != nil {
 		return localqueue.Direct, err
 	}
 	owner, id := request.NewIDs()
@@ -92,9 +92,10 @@ func (a *Call) answered(p *place, answer request.Answer) (localqueue.State, erro
 		p.hold.init(p, answer.Grant)
 		return a.settle(p, nil)
 	case request.Refused:
+		a.standing.HeldBy = answer.HeldBy
 		return a.settle(p, answer.Err)
 	}
-	err := ended(a.ctx)
+	err := a.over()
 	if err == nil && a.Client.isClosing.Load() {
 		err = store.ErrClosed
 	}
@@ -109,6 +110,7 @@ func (a *Call) answered(p *place, answer request.Answer) (localqueue.State, erro
 	}
 	state := a.waiter.State
 	n.shard.mu.Unlock()
+	a.standing = request.Standing{HeldBy: answer.HeldBy, Trouble: answer.Err}
 	p.request.Abandon()
 	return state, err
 }

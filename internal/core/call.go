@@ -26,7 +26,7 @@ func (c *LockConfig) shareable() bool { return !c.Fixed && c.MaxHold == 0 && c.H
 
 // Prepare completes the config. It is called once, when all fields are set.
 func (c *LockConfig) Prepare() {
-	c.kind = localqueue.Kind{TTL: int64(c.TTL), WaitTTL: int64(c.WaitTTL), Alone: !c.shareable()}
+	c.kind = localqueue.Kind{TTL: int64(c.TTL), WaitTTL: int64(c.WaitTTL), Label: c.Label, Alone: !c.shareable()}
 }
 
 // Call is one lock call, and the memory of all that an uncontended lock needs. The
@@ -46,7 +46,9 @@ type Call struct {
 	since   moment        // it asks or waits
 	again   *again
 
-	delivered bool // the grant came on this goroutine, and the clock was read
+	standing  request.Standing // of its request, if it ends without the lock
+	cut       bool             // its context has ended
+	delivered bool             // the grant came on this goroutine, and the clock was read
 
 	// Guarded by the shard.
 	waiter localqueue.Waiter
@@ -177,7 +179,7 @@ func (a *Call) await() (localqueue.State, error) {
 	case <-ready:
 		return a.state(), nil
 	case <-a.ctx.Done():
-		return a.state(), ended(a.ctx)
+		return a.state(), a.over()
 	case <-a.Client.closing:
 		return a.state(), store.ErrClosed
 	}
@@ -246,6 +248,7 @@ func (a *Call) leave(err error) error {
 		n.shard.mu.Unlock()
 		return a.deliver()
 	}
+	own := a.blame()
 	if a.waiter.Place != nil || a.waiter.State == localqueue.Waiting {
 		n.carryOut(n.queue.Leave(&a.waiter))
 	}
@@ -256,5 +259,5 @@ func (a *Call) leave(err error) error {
 	a.owner.leave()
 	n.shard.mu.Unlock()
 	a.uncount()
-	return err
+	return a.explain(err, own)
 }

@@ -167,7 +167,7 @@ func (c *Client) Stats() (st Stats) {
 		sh.mu.Lock()
 		st.Names += len(sh.names)
 		for _, n := range sh.names {
-			st.Holds += n.storeHolds
+			st.Holds += int(n.storeHolds)
 		}
 		sh.mu.Unlock()
 		st.Calls += sh.calls.Load()

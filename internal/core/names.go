@@ -37,8 +37,9 @@ type nameState struct {
 	queue      localqueue.Queue
 	background []*place   // that ask for the front of the queue
 	reading    *storeHold // the last one that readers could join; nil before the first
-	ownerHolds int        // of all owners
-	storeHolds int
+	serving    *storeHold // the last one that an owner was given; nil before the first
+	ownerHolds int32      // of all owners
+	storeHolds int32
 }
 
 // ownerState is one owner's standing on one name: what it holds, and how many of

@@ -94,6 +94,7 @@ func (s *storeHold) serve(a *Call, fx *effects) {
 		n.storeHolds++
 	}
 	n.ownerHolds++
+	n.serving = s
 	s.owners = append(s.owners, g)
 	o.holds = append(o.holds, g)
 	o.identity = s.identity

@@ -66,13 +66,14 @@ func (d *Sender) Renew(ctx context.Context, refs []store.Ref) []error {
 // values of ctx, and ends with ctx, the timeout or Close. An error that says unknown
 // matches ErrUnavailable.
 func (d *Sender) Look(ctx context.Context, timeout time.Duration, call func(context.Context) error) error {
-	bounded := &callContext{caller: ctx, shared: d.acquires.within(time.Now(), timeout)}
+	now := time.Now()
+	bounded := &callContext{caller: ctx, shared: d.acquires.within(now, timeout)}
 	defer bounded.end()
 	err := call(bounded)
 	if err == nil || Certain(err) || errors.Is(err, store.ErrUnsupported) {
 		return err
 	}
-	return unavailable(explain(err, bounded.Err() != nil, timeout))
+	return Unavailable(explain(err, bounded.Err() != nil, now))
 }
 
 // release makes one call to release ref.
@@ -82,19 +83,31 @@ func (d *Sender) release(ref store.Ref, now time.Time, timeout time.Duration) er
 	if d.releases.base.Err() != nil {
 		return store.ErrClosed
 	}
-	return explain(d.store.Release(ctx, ref), ctx.Err() != nil, timeout)
+	return explain(d.store.Release(ctx, ref), ctx.Err() != nil, now)
 }
 
 // explain replaces the error of a context of our own by what it means, so that a
-// context's error always is the caller's.
-func explain(err error, ended bool, timeout time.Duration) error {
+// context's error always is the caller's. sent is when the call began.
+func explain(err error, ended bool, sent time.Time) error {
 	if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
 		return err
 	}
 	if !ended {
 		return fmt.Errorf("the store gave up: %v", err)
 	}
-	return fmt.Errorf("%w within %v: %v", errNoReply, timeout, err)
+	if err == context.DeadlineExceeded || err == context.Canceled {
+		return silentSince(sent)
+	}
+	return fmt.Errorf("%w: %v", silentSince(sent), err)
+}
+
+// silentSince says that a call that began then has no reply.
+func silentSince(sent time.Time) error {
+	silent := time.Since(sent)
+	if silent > 10*time.Millisecond {
+		silent = silent / time.Millisecond * time.Millisecond
+	}
+	return fmt.Errorf("%w within %v", errNoReply, silent)
 }
 
 var errNoReply = errors.New("no reply from the store")
@@ -112,7 +125,8 @@ func reason(earlier, latest error) error {
 // nothing for too long.
 var ErrUnavailable = errors.New("store is unavailable")
 
-func unavailable(cause error) error { return fmt.Errorf("%w: %w", ErrUnavailable, cause) }
+// Unavailable is ErrUnavailable with its cause.
+func Unavailable(cause error) error { return fmt.Errorf("%w: %w", ErrUnavailable, cause) }
 
 // ErrExpired is store.ErrLost for a grant that arrived after its lease had run out.
 var ErrExpired = fmt.Errorf("%w: the grant arrived after its lease had run out", store.ErrLost)

@@ -1,0 +1,86 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/dlock-go/dlock/internal/localqueue"
+	"github.com/dlock-go/dlock/internal/request"
+	"github.com/dlock-go/dlock/store"
+)
+
+// NotGranted is the error of a call that did not get the lock, with what is known of
+// the holder in its way.
+type NotGranted struct {
+	Err    error
+	HeldBy string // label of a holder; "" if it is not known
+	Own    bool   // this client has the hold, for another owner
+}
+
+// Error returns the text of the error that it wraps.
+func (e *NotGranted) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error that it wraps.
+func (e *NotGranted) Unwrap() error { return e.Err }
+
+// over is why the context of the call has ended, if it has. It runs a user's code, so
+// no mutex is held.
+func (a *Call) over() error {
+	err := ended(a.ctx)
+	a.cut = err != nil
+	return err
+}
+
+// blame notes how the request stands that a failing call relies on. It reports whether
+// this client has a hold in the way, and then names that one. The shard is locked.
+func (a *Call) blame() (own bool) {
+	st := &a.standing
+	if a.cut && st.HeldBy == "" && st.Trouble == nil {
+		if p := a.reliesOn(); p != nil {
+			*st = p.request.Standing()
+		}
+	}
+	n := a.name
+	if int(n.ownerHolds) == len(a.owner.holds) {
+		return false
+	}
+	s := n.serving
+	if s == nil || len(s.owners) == 0 { // another hold lasts longer than the last one
+		return a.Mode == store.Exclusive
+	}
+	if s.mode() == store.Shared && a.Mode == store.Shared {
+		return false
+	}
+	st.HeldBy = s.place.config.Label
+	return true
+}
+
+// reliesOn returns the place that asks for the call, or for the front of the queue
+// that the call stands in. The shard is locked.
+func (a *Call) reliesOn() *place {
+	if a.direct != nil {
+		return a.direct
+	}
+	q := a.waiter.Place
+	if a.waiter.State == localqueue.Waiting {
+		q = a.name.queue.Front()
+	}
+	if q == nil {
+		return nil
+	}
+	p, _ := q.Value.(*place) // none before it has an id
+	return p
+}
+
+// explain is the error of a call that ends without the lock because of err. A call
+// that its context ends says so beside the trouble that the store had.
+func (a *Call) explain(err error, own bool) error {
+	if a.cut && a.standing.Trouble != nil {
+		err = fmt.Errorf("%w: %w", err, request.Unavailable(a.standing.Trouble))
+	}
+	held := a.cut || errors.Is(err, store.ErrHeld) || errors.Is(err, store.ErrUpgrade)
+	if !held || a.standing.HeldBy == "" && !own {
+		return err
+	}
+	return &NotGranted{Err: err, HeldBy: a.standing.HeldBy, Own: own}
+}
