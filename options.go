@@ -73,6 +73,9 @@ type Options struct {
 	// not tell, on their callers' goroutines. A trouble that lasts is logged when it
 	// begins and when it ends, or at growing intervals, not at each try. Default silent.
 	Logger *slog.Logger
+	// Observer sees locks, holds and calls of the store, for metrics and traces.
+	// Default none, which costs nothing.
+	Observer Observer
 	// Label says which process holds: Inspect shows it, and the errors of others that
 	// wait (Error.HeldBy). It has at most 128 bytes of UTF-8. Default the host's name and
 	// the process id.

@@ -92,8 +92,7 @@ func (a *Call) answered(p *place, answer request.Answer) (localqueue.State, erro
 		p.hold.init(p, answer.Grant)
 		return a.settle(p, nil)
 	case request.Refused:
-		a.standing.HeldBy = answer.HeldBy
-		return a.settle(p, answer.Err)
+		return a.settle(p, withStanding(answer.Err, answer))
 	}
 	err := a.over()
 	if err == nil && a.Client.isClosing.Load() {
@@ -110,9 +109,8 @@ func (a *Call) answered(p *place, answer request.Answer) (localqueue.State, erro
 	}
 	state := a.waiter.State
 	n.shard.mu.Unlock()
-	a.standing = request.Standing{HeldBy: answer.HeldBy, Trouble: answer.Err}
 	p.request.Abandon()
-	return state, err
+	return state, withStanding(err, answer)
 }
 
 // settle ends the asking on this goroutine: with a grant, or with err.

@@ -31,28 +31,48 @@ func (a *Call) over() error {
 	return err
 }
 
-// blame notes how the request stands that a failing call relies on. It reports whether
+// answered is an error with what the answer to a request has said beside it. It does
+// not leave the core.
+type answered struct {
+	error
+	request.Standing
+}
+
+func (e *answered) Unwrap() error { return e.error }
+
+func withStanding(err error, answer request.Answer) error {
+	e := &answered{error: err}
+	e.HeldBy = answer.HeldBy
+	if answer.Outcome == request.Unknown {
+		e.Trouble = answer.Err
+	}
+	if err == nil || e.HeldBy == "" && e.Trouble == nil {
+		return err
+	}
+	return e
+}
+
+// blame says how the request stands that a failing call relied on. It reports whether
 // this client has a hold in the way, and then names that one. The shard is locked.
-func (a *Call) blame() (own bool) {
-	st := &a.standing
-	if a.cut && st.HeldBy == "" && st.Trouble == nil {
-		if p := a.reliesOn(); p != nil {
-			*st = p.request.Standing()
-		}
+func (a *Call) blame(err error) (st request.Standing, own bool) {
+	if said, ok := err.(*answered); ok {
+		st = said.Standing
+	} else if p := a.reliesOn(); p != nil && a.cut {
+		st = p.request.Standing()
 	}
 	n := a.name
 	if int(n.ownerHolds) == len(a.owner.holds) {
-		return false
+		return st, false
 	}
 	s := n.serving
 	if s == nil || len(s.owners) == 0 { // another hold lasts longer than the last one
-		return a.Mode == store.Exclusive
+		return st, a.Mode == store.Exclusive
 	}
 	if s.mode() == store.Shared && a.Mode == store.Shared {
-		return false
+		return st, false
 	}
 	st.HeldBy = s.place.config.Label
-	return true
+	return st, true
 }
 
 // reliesOn returns the place that asks for the call, or for the front of the queue
@@ -74,13 +94,16 @@ func (a *Call) reliesOn() *place {
 
 // explain is the error of a call that ends without the lock because of err. A call
 // that its context ends says so beside the trouble that the store had.
-func (a *Call) explain(err error, own bool) error {
-	if a.cut && a.standing.Trouble != nil {
-		err = fmt.Errorf("%w: %w", err, request.Unavailable(a.standing.Trouble))
+func (a *Call) explain(err error, st request.Standing, own bool) error {
+	if said, ok := err.(*answered); ok {
+		err = said.error
+	}
+	if a.cut && st.Trouble != nil {
+		err = fmt.Errorf("%w: %w", err, request.Unavailable(st.Trouble))
 	}
 	held := a.cut || errors.Is(err, store.ErrHeld) || errors.Is(err, store.ErrUpgrade)
-	if !held || a.standing.HeldBy == "" && !own {
+	if !held || st.HeldBy == "" && !own {
 		return err
 	}
-	return &NotGranted{Err: err, HeldBy: a.standing.HeldBy, Own: own}
+	return &NotGranted{Err: err, HeldBy: st.HeldBy, Own: own}
 }

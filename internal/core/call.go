@@ -2,7 +2,6 @@ package core
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock/internal/localqueue"
@@ -35,20 +34,20 @@ type Call struct {
 	Client *Client
 	Config *LockConfig
 	Owner  Owner
+	Handle *Handle
 	Mode   store.Mode
 	Try    bool // do not wait
-	Handle *Handle
 
-	ctx     context.Context
-	name    *nameState
-	owner   *ownerState
-	counted *atomic.Int64 // that it is counted in; nil if none
-	since   moment        // it asks or waits
-	again   *again
+	counted   gauge
+	delivered bool // the grant came on this goroutine, and the clock was read
+	placeUsed bool // placeMemory is in use
+	cut       bool // its context has ended
 
-	standing  request.Standing // of its request, if it ends without the lock
-	cut       bool             // its context has ended
-	delivered bool             // the grant came on this goroutine, and the clock was read
+	ctx   context.Context
+	name  *nameState
+	owner *ownerState
+	since moment // it asks or waits
+	again *again
 
 	// Guarded by the shard.
 	waiter localqueue.Waiter
@@ -56,7 +55,6 @@ type Call struct {
 	err    error         // if failed
 	direct *place        // in the background, for this call alone
 
-	placeUsed   bool
 	placeMemory place
 	holdMemory  ownerHold
 	ownerMemory ownerState
@@ -248,7 +246,7 @@ func (a *Call) leave(err error) error {
 		n.shard.mu.Unlock()
 		return a.deliver()
 	}
-	own := a.blame()
+	st, own := a.blame(err)
 	if a.waiter.Place != nil || a.waiter.State == localqueue.Waiting {
 		n.carryOut(n.queue.Leave(&a.waiter))
 	}
@@ -259,5 +257,5 @@ func (a *Call) leave(err error) error {
 	a.owner.leave()
 	n.shard.mu.Unlock()
 	a.uncount()
-	return a.explain(err, own)
+	return a.explain(err, st, own)
 }
