@@ -26,6 +26,9 @@ var (
 	// that arrived after its lease had run out, and re-entry into a lost hold, match
 	// ErrLost too.
 	ErrLost = store.ErrLost
+	// ErrEnding: the hold ends soon unless it is renewed. Only the cause of a hold's
+	// context is it, by [WithGrace]. The lock is still held.
+	ErrEnding = core.ErrEnding
 	// ErrNotHeld: this handle, or this *Mutex, holds nothing. It was unlocked before.
 	ErrNotHeld = core.ErrNotHeld
 	// ErrUpgrade: the owner has the reader's lock and asks for the writer's, and

@@ -117,6 +117,7 @@ func (l *locker) take(ctx context.Context, wait bool) (*Hold, error) {
 		h := new(Hold)
 		h.core.Value = h
 		if done, err := c.Reenter(ctx, &l.config.LockConfig, owner.core, l.mode, &h.core); done {
+			l.warn(h)
 			return h, nil
 		} else if err != nil {
 			return nil, err
@@ -132,6 +133,7 @@ func (l *locker) take(ctx context.Context, wait bool) (*Hold, error) {
 	if err := a.Lock(ctx); err != nil {
 		return nil, busy(err, known)
 	}
+	l.warn(h)
 	return h, nil
 }
 
@@ -149,6 +151,13 @@ func (l *locker) tryLockContext(ctx context.Context) (*Hold, error) {
 		return nil, l.fail("trylock", err)
 	}
 	return h, nil
+}
+
+// warn has the holder told before the hold can end, if it wants that.
+func (l *locker) warn(h *Hold) {
+	if l.config.grace > 0 {
+		h.core.WarnBefore(l.config.grace)
+	}
 }
 
 // hopeless reports that no later call of a Locker form would end otherwise.

@@ -99,7 +99,7 @@ func (a *Call) answered(p *place, answer request.Answer) (localqueue.State, erro
 		err = store.ErrClosed
 	}
 	n := a.name
-	a.since = a.Client.moment(p.request.Sent())
+	a.asked(a.Client.moment(p.request.Sent()))
 	n.shard.mu.Lock()
 	if err == nil && p.asksFor(a) {
 		p.follow()

@@ -3,6 +3,7 @@ package core
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/dlock-go/dlock/internal/localqueue"
 	"github.com/dlock-go/dlock/internal/request"
@@ -52,14 +53,39 @@ func withStanding(err error, answer request.Answer) error {
 	return e
 }
 
-// blame says how the request stands that a failing call relied on. It reports whether
-// this client has a hold in the way, and then names that one. The shard is locked.
+// warnSlow logs that the call waits for long.
+func (a *Call) warnSlow() {
+	a.warned = true
+	c, waited := a.Client, time.Duration(a.Client.now()-a.since)
+	sh := a.name.shard
+	sh.mu.Lock()
+	var st request.Standing
+	if p := a.reliesOn(); p != nil {
+		st = p.request.Standing()
+	}
+	st, own := a.inTheWay(st)
+	sh.mu.Unlock()
+	attrs := []any{"name", a.Config.Name, "waited", waited, "held_by", st.HeldBy, "this_client", own}
+	if st.Trouble != nil {
+		attrs = append(attrs, "error", st.Trouble.Error())
+	}
+	c.logs.add(func() { c.log.Warn("dlock: a lock call waits for long", attrs...) })
+}
+
+// blame says how the request stands that a failing call relied on, and whether this
+// client has a hold in the way. The shard is locked.
 func (a *Call) blame(err error) (st request.Standing, own bool) {
 	if said, ok := err.(*answered); ok {
 		st = said.Standing
 	} else if p := a.reliesOn(); p != nil && a.cut {
 		st = p.request.Standing()
 	}
+	return a.inTheWay(st)
+}
+
+// inTheWay reports whether this client has a hold in the way of the call, and then
+// names that one. The shard is locked.
+func (a *Call) inTheWay(st request.Standing) (_ request.Standing, own bool) {
 	n := a.name
 	if int(n.ownerHolds) == len(a.owner.holds) {
 		return st, false

@@ -42,6 +42,7 @@ type Call struct {
 	delivered bool // the grant came on this goroutine, and the clock was read
 	placeUsed bool // placeMemory is in use
 	cut       bool // its context has ended
+	warned    bool // its long wait was logged
 
 	ctx   context.Context
 	name  *nameState
@@ -173,13 +174,23 @@ func (a *Call) await() (localqueue.State, error) {
 	}
 	ready := a.ready
 	sh.mu.Unlock()
-	select {
-	case <-ready:
-		return a.state(), nil
-	case <-a.ctx.Done():
-		return a.state(), a.over()
-	case <-a.Client.closing:
-		return a.state(), store.ErrClosed
+	var slow <-chan time.Time
+	if d := a.Client.config.SlowWait; d > 0 && !a.warned {
+		timer := time.NewTimer(d - time.Duration(a.Client.now()-a.since))
+		defer timer.Stop()
+		slow = timer.C
+	}
+	for {
+		select {
+		case <-ready:
+			return a.state(), nil
+		case <-a.ctx.Done():
+			return a.state(), a.over()
+		case <-a.Client.closing:
+			return a.state(), store.ErrClosed
+		case <-slow:
+			a.warnSlow()
+		}
 	}
 }
 

@@ -12,9 +12,10 @@ import (
 // shard guards what this process knows of its names. Names are spread over shards
 // so that distinct names do not contend.
 type shard struct {
-	mu    sync.Mutex
-	names map[string]*nameState
-	calls request.Counter // lock calls and unlocks under way, for Close to wait for
+	mu     sync.Mutex
+	names  map[string]*nameState
+	counts shardCounts
+	calls  request.Counter // lock calls and unlocks under way, for Close to wait for
 }
 
 // hashSeed is one for all clients: they spread names alike, which harms nobody.

@@ -231,6 +231,7 @@ func (r *Request) onEvent(e store.Event) {
 		p.next, p.granted = now, true
 	default:
 		r.phase = granted
+		r.sender.counts.pushed.Add(1)
 		r.finish(Answer{Outcome: Granted, Grant: g})
 		return
 	}

@@ -177,6 +177,7 @@ func (r *Request) answered(g store.Grant, err error, sent time.Time) Answer {
 // note is answered under r.mu.
 func (r *Request) note(g store.Grant, err error, sent time.Time) Answer {
 	r.inFlight = false
+	r.sender.counts.count(r.req.ID, err)
 	answer := Answer{HeldBy: g.HeldBy, Retry: g.Retry}
 	switch {
 	case err == nil:

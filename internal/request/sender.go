@@ -21,6 +21,7 @@ type Sender struct {
 	releases deadlines // contexts of Release, which Close ends at last
 	wakeups  wakeups
 	releaser releaser
+	counts   counts
 
 	busy     Counter // calls of the store that no caller's goroutine makes
 	unlisten func()
@@ -59,7 +60,15 @@ func (d *Sender) Listening() int { return d.wakeups.count() }
 
 // Renew renews holds with one call; see store.Store.
 func (d *Sender) Renew(ctx context.Context, refs []store.Ref) []error {
-	return d.store.Renew(ctx, refs)
+	errs := d.store.Renew(ctx, refs)
+	var failed error
+	for _, err := range errs {
+		if err != nil && !Certain(err) {
+			failed = err
+		}
+	}
+	d.counts.count("", failed)
+	return errs
 }
 
 // Look makes one call of the store that is about no request. Its context has the
@@ -70,7 +79,11 @@ func (d *Sender) Look(ctx context.Context, timeout time.Duration, call func(cont
 	bounded := &callContext{caller: ctx, shared: d.acquires.within(now, timeout)}
 	defer bounded.end()
 	err := call(bounded)
-	if err == nil || Certain(err) || errors.Is(err, store.ErrUnsupported) {
+	if errors.Is(err, store.ErrUnsupported) {
+		return err
+	}
+	d.counts.count("", err)
+	if err == nil || Certain(err) {
 		return err
 	}
 	return Unavailable(explain(err, bounded.Err() != nil, now))
@@ -83,7 +96,9 @@ func (d *Sender) release(ref store.Ref, now time.Time, timeout time.Duration) er
 	if d.releases.base.Err() != nil {
 		return store.ErrClosed
 	}
-	return explain(d.store.Release(ctx, ref), ctx.Err() != nil, now)
+	err := d.store.Release(ctx, ref)
+	d.counts.count(ref.ID, err)
+	return explain(err, ctx.Err() != nil, now)
 }
 
 // explain replaces the error of a context of our own by what it means, so that a
