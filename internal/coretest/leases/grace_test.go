@@ -144,8 +144,8 @@ func TestGraceBeforeAPlannedEnd(t *testing.T) {
 // Holds that are renewed are not warned of: one that was free, one that the store pushed and one
 // that passed on here. The shortest lease among them lasts three times the grace.
 func TestGraceWarnsOfNoHoldThatIsRenewed(t *testing.T) {
-	inGrace(t, func(t *testing.T, c *dlock.Client, s *coretest.Spy, m *dlock.Mutex, logs *coretest.Logs) {
-		m = c.Mutex("m", dlock.WithGrace(ttl/3))
+	inGrace(t, func(t *testing.T, c *dlock.Client, _ *coretest.Spy, _ *dlock.Mutex, logs *coretest.Logs) {
+		m := c.Mutex("m", dlock.WithGrace(ttl/3))
 		h := coretest.MustLock(t, t.Context(), m)
 		next := make(chan *dlock.Hold)
 		for range 3 {
