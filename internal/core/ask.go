@@ -16,7 +16,7 @@ func (a *Call) askForFront() (localqueue.State, error) {
 		return localqueue.Asking, err
 	}
 	if a.Client.isClosing.Load() {
-		return localqueue.Asking, store.ErrClosed
+		return localqueue.Asking, request.ErrClosed
 	}
 	owner, id := request.NewIDs()
 	n, w := a.name, &a.waiter
@@ -96,7 +96,7 @@ func (a *Call) answered(p *place, answer request.Answer) (localqueue.State, erro
 	}
 	err := a.over()
 	if err == nil && a.Client.isClosing.Load() {
-		err = store.ErrClosed
+		err = request.ErrClosed
 	}
 	n := a.name
 	a.asked(a.Client.moment(p.request.Sent()))

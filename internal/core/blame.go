@@ -124,6 +124,7 @@ func (a *Call) explain(err error, st request.Standing, own bool) error {
 	if said, ok := err.(*answered); ok {
 		err = said.error
 	}
+	err = request.WhichClosed(err)
 	if a.cut && st.Trouble != nil {
 		err = fmt.Errorf("%w: %w", err, request.Unavailable(st.Trouble))
 	}

@@ -88,7 +88,7 @@ func (a *Call) Lock(ctx context.Context) error {
 	sh.calls.Add() // so that Close waits for what a late grant leaves to do
 	defer sh.calls.Done()
 	if c.isClosing.Load() {
-		return store.ErrClosed
+		return request.ErrClosed
 	}
 	a.ctx = ctx
 	state, err := a.join(sh, ended(ctx))
@@ -187,7 +187,7 @@ func (a *Call) await() (localqueue.State, error) {
 		case <-a.ctx.Done():
 			return a.state(), a.over()
 		case <-a.Client.closing:
-			return a.state(), store.ErrClosed
+			return a.state(), request.ErrClosed
 		case <-slow:
 			a.warnSlow()
 		}
@@ -244,7 +244,7 @@ func (a *Call) deliver() error {
 	}
 	sh.mu.Unlock()
 	if err := h.unlock(); isClosed(err) {
-		return store.ErrClosed
+		return request.ErrClosed
 	}
 	return request.ErrExpired
 }

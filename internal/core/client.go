@@ -97,7 +97,11 @@ func (c *Client) close() error {
 	c.idle(time.Now().Add(bound))
 	c.sender.StopReleases()
 	returned := c.idle(time.Now().Add(bound + time.Second))
-	if left := c.sender.PendingReleases(); left > 0 || !returned {
+	left := c.sender.PendingReleases()
+	if err := c.sender.StoreClosed(); err != nil && left > 0 {
+		return fmt.Errorf("%w: %w; %d releases are not confirmed and left to their leases", request.ErrUnavailable, err, left)
+	}
+	if left > 0 || !returned {
 		return fmt.Errorf("%w: %d releases not confirmed within %v, left to their leases", request.ErrUnavailable, left, bound)
 	}
 	return nil

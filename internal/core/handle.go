@@ -113,7 +113,7 @@ func (h *Handle) finish() (last bool, spares []<-chan struct{}, err error) {
 	sh.mu.Lock()
 	if h.unlocked {
 		sh.mu.Unlock()
-		return false, nil, ErrNotHeld
+		return false, nil, errUnlocked
 	}
 	h.unlocked = true
 	var next *Call

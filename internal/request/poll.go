@@ -157,7 +157,7 @@ func (p *polling) begin(now time.Time, timeout time.Duration) {
 // ask makes one call of the store in the background and handles its answer.
 func (r *Request) ask(now time.Time) {
 	d := r.sender
-	g, err := store.Grant{}, error(store.ErrClosed)
+	g, err := store.Grant{}, ErrClosed
 	if !d.closing.Load() {
 		ctx := d.acquires.within(now, r.config.Timeout)
 		g, err = d.store.Acquire(ctx, r.req)

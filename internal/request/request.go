@@ -129,7 +129,7 @@ func (r *Request) Send(ctx context.Context) Answer {
 func (r *Request) send(ctx context.Context, now time.Time, timeout time.Duration) Answer {
 	d := r.sender
 	if d.closing.Load() {
-		return Answer{Outcome: Refused, Err: store.ErrClosed}
+		return Answer{Outcome: Refused, Err: ErrClosed}
 	}
 	r.begin(now)
 	shared := d.acquires.within(now, timeout)

@@ -26,6 +26,8 @@ type Sender struct {
 	busy     Counter // calls of the store that no caller's goroutine makes
 	unlisten func()
 	closing  atomic.Bool
+
+	storeClosed atomic.Bool // a release has found the store closed
 }
 
 // NewSender returns a sender to s. The caller must Close it.
@@ -43,14 +45,22 @@ func NewSender(s store.Store, log *slog.Logger) *Sender {
 func (d *Sender) StopAcquires() {
 	d.closing.Store(true)
 	d.unlisten()
-	d.acquires.cancel(store.ErrClosed)
+	d.acquires.cancel(ErrClosed)
 }
 
 // StopReleases ends every Release under way and refuses new ones.
-func (d *Sender) StopReleases() { d.releases.cancel(store.ErrClosed) }
+func (d *Sender) StopReleases() { d.releases.cancel(ErrClosed) }
 
 // Busy counts what the sender does in the background.
 func (d *Sender) Busy() *Counter { return &d.busy }
+
+// StoreClosed returns an error that says so if a release has found the store closed.
+func (d *Sender) StoreClosed() error {
+	if d.storeClosed.Load() {
+		return errStoreClosed
+	}
+	return nil
+}
 
 // PendingReleases returns how many releases in the background are not confirmed.
 func (d *Sender) PendingReleases() int { return d.releaser.pending() }
@@ -94,10 +104,13 @@ func (d *Sender) release(ref store.Ref, now time.Time, timeout time.Duration) er
 	ctx := d.releases.within(now, timeout)
 	defer ctx.leave()
 	if d.releases.base.Err() != nil {
-		return store.ErrClosed
+		return ErrClosed
 	}
 	err := d.store.Release(ctx, ref)
 	d.counts.count(ref.ID, err)
+	if errors.Is(err, store.ErrClosed) {
+		d.storeClosed.Store(true)
+	}
 	return explain(err, ctx.Err() != nil, now)
 }
 
@@ -134,6 +147,20 @@ func reason(earlier, latest error) error {
 		return latest
 	}
 	return fmt.Errorf("%v, and before that: %w", latest, earlier)
+}
+
+// ErrClosed is store.ErrClosed for a client that was closed.
+var ErrClosed = fmt.Errorf("the client is %w", store.ErrClosed)
+
+// errStoreClosed is store.ErrClosed for a store that was closed before its client.
+var errStoreClosed = fmt.Errorf("the store is %w, but its client is not: close the client first", store.ErrClosed)
+
+// WhichClosed makes an error of the store say that it was the store that was closed.
+func WhichClosed(err error) error {
+	if err == store.ErrClosed {
+		return errStoreClosed
+	}
+	return err
 }
 
 // ErrUnavailable is what ends a request about which the store has confirmed
