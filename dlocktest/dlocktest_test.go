@@ -120,6 +120,58 @@ func TestOutage(t *testing.T) {
 	})
 }
 
+// A call whose reply is lost is done, and a call that fails is not.
+func TestWhatTheStoreDoes(t *testing.T) {
+	for name, x := range map[string]struct {
+		inject  func(*dlocktest.Store)
+		holders int
+	}{
+		"fail":       {func(s *dlocktest.Store) { s.Fail(1) }, 0},
+		"hang":       {func(s *dlocktest.Store) { s.Hang(1) }, 0},
+		"lose reply": {func(s *dlocktest.Store) { s.LoseReplies(1) }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, store := dlocktest.New(t, nil)
+				x.inject(store)
+				store.Hang(dlocktest.All)
+				_, err := client.Mutex("a").TryLockContext(t.Context())
+				require.ErrorIs(t, err, dlock.ErrUnavailable)
+				state, err := store.Inspect(t.Context(), "a")
+				require.NoError(t, err)
+				assert.Len(t, state.Holders, x.holders)
+			})
+		})
+	}
+}
+
+// In an outage no event arrives. Heal wakes the waiters.
+func TestHealWakesWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, store := dlocktest.New(t, nil)
+		peer, _ := store.Peer(t, nil)
+		first, err := peer.Mutex("a").LockContext(t.Context())
+		require.NoError(t, err)
+		granted := make(chan *dlock.Hold, 1)
+		go func() {
+			hold, err := client.Mutex("a").LockContext(t.Context())
+			assert.NoError(t, err)
+			granted <- hold
+		}()
+		synctest.Wait()
+
+		store.Fail(dlocktest.All)
+		require.NoError(t, first.Unlock())
+		synctest.Wait()
+		require.Empty(t, granted, "the event arrived in the outage")
+		start := time.Now()
+		store.Heal()
+		hold := <-granted
+		assert.Less(t, time.Since(start), 100*time.Millisecond)
+		assert.NoError(t, hold.Unlock())
+	})
+}
+
 // The error of a call says which fault it met.
 func TestErrInjected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -163,17 +215,22 @@ func TestLoseAfterLocalHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, store := dlocktest.New(t, nil)
 		lock := client.Mutex("a")
-		first, err := lock.LockContext(t.Context())
+		hold, err := lock.LockContext(t.Context())
 		require.NoError(t, err)
-		second := make(chan *dlock.Hold)
-		go func() {
-			h, err := lock.LockContext(t.Context())
-			assert.NoError(t, err)
-			second <- h
-		}()
-		synctest.Wait()
-		require.NoError(t, first.Unlock())
-		hold := <-second
+		for range 3 { // the first goes through the store
+			next := make(chan *dlock.Hold)
+			go func() {
+				h, err := lock.LockContext(t.Context())
+				assert.NoError(t, err)
+				next <- h
+			}()
+			synctest.Wait()
+			require.NoError(t, hold.Unlock())
+			hold = <-next
+		}
+		state, err := client.Inspect(t.Context(), "a")
+		require.NoError(t, err)
+		require.Less(t, state.Holders[0].Token, hold.Token(), "the lock was not handed over within the process")
 		store.Lose(hold)
 		assert.ErrorIs(t, hold.Err(), dlock.ErrLost)
 		hold.Unlock()

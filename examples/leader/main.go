@@ -49,7 +49,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	err = stand(ctx, client.Mutex("leader"), func(ctx context.Context) error { return lead(ctx, *name, out) })
-	return errors.Join(err, client.Close()) // the next leader need not wait for the lease
+	return errors.Join(err, client.Close())
 }
 
 // stand waits for the lock, runs work while this instance has it, and stands again when work ends or
