@@ -14,6 +14,7 @@ var packages = map[string]string{
 	"kv":          "github.com/dlock-go/dlock/store/kv",
 	"memory":      "github.com/dlock-go/dlock/store/memory",
 	"postgres":    "github.com/dlock-go/dlock/store/postgres",
+	"otel":        "github.com/dlock-go/dlock/otel",
 	"quorum":      "github.com/dlock-go/dlock/store/quorum",
 	"redis":       "github.com/dlock-go/dlock/store/redis",
 	"redisfence":  "github.com/dlock-go/dlock/fence/redisfence",
