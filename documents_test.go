@@ -94,6 +94,24 @@ func TestReadmeLeadsTo(t *testing.T) {
 	}
 }
 
+// The rates in the README are those of docs/benchmarks.md.
+func TestReadmeFigures(t *testing.T) {
+	text, _ := document(t, "README.md")
+	measured, _ := document(t, "docs/benchmarks.md")
+	found := 0
+	for _, row := range regexp.MustCompile(`(?m)^\| (Locks|Hand-overs)/s, ([^|]*)\|(.*)$`).FindAllStringSubmatch(text, -1) {
+		for _, figure := range regexp.MustCompile(`[\d,]*\d`).FindAllString(row[3], -1) {
+			found++
+			if !regexp.MustCompile(`\| ` + figure + `(\.0)? \(`).MatchString(measured) {
+				t.Errorf("%s/s, %s: docs/benchmarks.md has no %s", row[1], strings.TrimSpace(row[2]), figure)
+			}
+		}
+	}
+	if found < 15 {
+		t.Errorf("found only %d figures", found)
+	}
+}
+
 // headings returns the headings of a document in the form that links use.
 func headings(t *testing.T, document string) (names []string) {
 	t.Helper()
