@@ -232,7 +232,7 @@ func TestWrongUse(t *testing.T) {
 	}
 }
 
-// An input that never ends and never comes, as a terminal at which nobody types.
+// An input that never ends, like a terminal without a user.
 func TestInterrupt(t *testing.T) {
 	in, typed := io.Pipe()
 	defer typed.Close()
