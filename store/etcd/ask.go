@@ -152,7 +152,12 @@ func (a *ask) step(ctx context.Context, v *view) (g store.Grant, next *view, don
 		a.forget()
 		return g, nil, true, store.ErrLost
 	case h != nil:
-		if next, err = a.extend(ctx, h, v); err != nil || next != nil {
+		if next, err = a.extend(ctx, h, v); err == nil && next == nil && s.records.mustRewrite(a.r) {
+			if next, err = s.rehang(ctx, h, h.lease); err == nil && next == nil {
+				s.records.rewritten(a.r)
+			}
+		}
+		if err != nil || next != nil {
 			return g, next, false, err
 		}
 		holds := 0
@@ -227,8 +232,7 @@ func (a *ask) placeLease(ctx context.Context) (*lease, error) {
 // wait keeps a place whose way is not free.
 func (a *ask) wait(ctx context.Context, v *view, w *entry) (*view, error) {
 	s := a.s
-	noted := s.records.notePlace(a.r, a.since, w, v.rev)
-	if !noted {
+	if !s.records.notePlace(a.r, a.since, w, v.rev) {
 		// The time of the place was up before this answer came. If its key is written again, it is not the one
 		// that is being deleted.
 		a.r, _ = s.records.trackBut(a.r, a.req, a.idKeys)
@@ -237,10 +241,11 @@ func (a *ask) wait(ctx context.Context, v *view, w *entry) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !noted || w.lease != l.id {
+	if w.lease != l.id || s.records.mustRewrite(a.r) {
 		if next, err := s.rehang(ctx, w, l.id); err != nil || next != nil {
 			return next, err
 		}
+		s.records.rewritten(a.r)
 		s.records.notePlace(a.r, a.since, w, v.rev)
 	}
 	s.watches.enter(a.r, w, v)

@@ -109,3 +109,25 @@ func (s *Store) Age() {
 		}
 	}
 }
+
+// EndLate ends the record of a hold, whose deletion is on its way until it is carried out, which says whether it
+// found the hold as it was.
+func (s *Store) EndLate(t testing.TB, req store.Request) (carryOut func() bool) {
+	t.Helper()
+	key := HoldOf(req)
+	answer, err := s.client.Get(t.Context(), key)
+	if err != nil || len(answer.Kvs) != 1 {
+		t.Fatal(answer, err)
+	}
+	s.records.mu.Lock()
+	s.records.m[req.ID].ending = true
+	s.records.mu.Unlock()
+	return func() bool {
+		unchanged := clientv3.Compare(clientv3.ModRevision(key), "=", answer.Kvs[0].ModRevision)
+		answer, err := s.client.Txn(t.Context()).If(unchanged).Then(clientv3.OpDelete(key)).Commit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.Succeeded
+	}
+}

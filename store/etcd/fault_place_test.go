@@ -104,3 +104,24 @@ func TestPlaceIsNotTakenOnAnEndingLease(t *testing.T) {
 		t.Errorf("%+v, %v", g, err)
 	}
 }
+
+// A hold whose time was up when it was asked for again is not taken away by the deletion that was on its way.
+func TestHoldOutlivesItsEnd(t *testing.T) {
+	t.Parallel()
+	s := open(t, etcdtest.Start(t, 1).URL())
+	r := newRequest("a", 1)
+	if g, err := s.Acquire(t.Context(), r); err != nil || !g.Held {
+		t.Fatalf("%+v, %v", g, err)
+	}
+	deletion := s.EndLate(t, r)
+	locktest.Poll(t, "the hold", locktest.Patience, func() bool {
+		g, err := s.Acquire(t.Context(), r)
+		return err == nil && g.Held
+	})
+	if deletion() {
+		t.Error("the deletion that was ordered before has ended the hold")
+	}
+	if state, err := s.Inspect(t.Context(), "a"); err != nil || len(state.Holders) != 1 {
+		t.Errorf("%+v, %v", state, err)
+	}
+}

@@ -21,6 +21,7 @@ type record struct {
 	retry     time.Time     // when deleting them is tried again
 	pause     time.Duration // between these tries
 	revision  int64         // of the last answer that was noted
+	rewrite   bool          // a deletion of its key may be under way, which fails once the key is written again
 	holdRoom  *lease        // in which its hold is counted
 	placeRoom *lease        // in which its place is counted, which may have become a hold
 }
@@ -65,6 +66,7 @@ func (rs *records) trackBut(old *record, req store.Request, keys idKeys) (r *rec
 	if fresh = r == old || r == nil; fresh {
 		r = &record{req: req, idKeys: keys, deadline: time.Now().Add(max(req.TTL, req.WaitTTL))}
 		if old != nil {
+			r.rewrite = true
 			r.holdRoom, r.placeRoom, old.holdRoom, old.placeRoom = old.holdRoom, old.placeRoom, nil, nil
 		}
 		rs.m[req.ID] = r
@@ -164,6 +166,20 @@ func (rs *records) noteRenewed(r *record, ttl time.Duration) bool {
 	}
 	r.deadline = now.Add(ttl)
 	return true
+}
+
+// mustRewrite reports whether the key of a record has to be written again before its caller is told of it.
+func (rs *records) mustRewrite(r *record) bool {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	return r.rewrite
+}
+
+// rewritten notes that it has been.
+func (rs *records) rewritten(r *record) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	r.rewrite = false
 }
 
 // placeRoomOf returns the lease in which the record's place is counted, or nil.
