@@ -52,7 +52,7 @@ func (a *ask) run(ctx context.Context) (g store.Grant, err error) {
 	var v *view
 	if a.since.state == waiting {
 		if v, err = s.look(ctx, a.dir); err == nil {
-			a.lease, err = s.records.leaseFor(ctx, a.r, holdsFor(a.req.TTL), 0)
+			a.lease, err = s.records.leaseFor(ctx, a.r, holdsFor(a.req.TTL), a.soon(v))
 		}
 	} else {
 		s.releases.wait(ctx, a.dir)
@@ -88,6 +88,16 @@ func (a *ask) run(ctx context.Context) (g store.Grant, err error) {
 		err = fmt.Errorf("refused after the call had changed something: %v", err)
 	}
 	return store.Grant{}, err
+}
+
+// soon is how long the lease for the hold of a waiter has to live as of a view: it matters only if the hold is made now.
+func (a *ask) soon(v *view) time.Duration {
+	if w := find(v.queue, a.req.ID); w != nil {
+		if d := v.judge(w); !d.granted && d.before == nil {
+			return 0
+		}
+	}
+	return a.atLeast()
 }
 
 // atLeast is how long the lease of a new hold has to live.
@@ -220,6 +230,9 @@ func (a *ask) extend(ctx context.Context, h *entry, v *view) (*view, error) {
 			a.lease, a.lasts = nil, a.req.TTL
 			return nil, nil
 		}
+	}
+	if err := s.leases.renew(ctx, a.lease, a.atLeast()); err != nil { // first: the hold could end in between
+		return nil, err
 	}
 	return s.rehang(ctx, h, a.lease.id)
 }

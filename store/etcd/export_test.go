@@ -98,15 +98,13 @@ func (s *Store) Waiting() int {
 	return len(s.together.waiting)
 }
 
-// Age makes the handle take the leases of its places for ones that end in a moment.
+// Age makes the handle take its leases for ones that end in a moment.
 func (s *Store) Age() {
 	all := s.leases.list()
 	s.leases.mu.Lock()
 	defer s.leases.mu.Unlock()
 	for _, l := range all {
-		if l.kind.places {
-			l.until = time.Now().Add(time.Second)
-		}
+		l.until = time.Now().Add(time.Second)
 	}
 }
 

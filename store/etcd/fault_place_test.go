@@ -15,6 +15,7 @@ import (
 
 	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/locktest"
+	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/etcd"
 )
 
@@ -59,16 +60,15 @@ func TestPlaceOutlivesItsEnd(t *testing.T) {
 	}
 }
 
-// A place is never put on a lease that ends before the place does, not even until the lease is renewed: the waiter
-// could be granted the lock in between, and lose it at once.
-func TestPlaceIsNotTakenOnAnEndingLease(t *testing.T) {
-	t.Parallel()
-	cluster := etcdtest.Start(t, 1)
-	var mute atomic.Bool
-	client, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints(), Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
+// muted returns a handle and what makes the streams of one method fail, of none at first.
+func muted(t *testing.T, c *etcdtest.Cluster) (s *etcd.Store, mute func(method string)) {
+	t.Helper()
+	var muted atomic.Value
+	muted.Store("/none")
+	client, err := clientv3.New(clientv3.Config{Endpoints: c.Endpoints(), Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
 		grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, stream grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-			if mute.Load() && strings.HasSuffix(method, "LeaseKeepAlive") {
-				return nil, status.Error(codes.PermissionDenied, "no renewals in this test")
+			if strings.HasSuffix(method, muted.Load().(string)) {
+				return nil, status.Error(codes.PermissionDenied, "not in this test")
 			}
 			return stream(ctx, desc, cc, method, opts...)
 		}),
@@ -76,12 +76,19 @@ func TestPlaceIsNotTakenOnAnEndingLease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close()
-	s, err := etcd.New(client, nil)
-	if err != nil {
+	if s, err = etcd.New(client, nil); err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	t.Cleanup(func() { s.Close(); client.Close() })
+	return s, func(method string) { muted.Store("/" + method) }
+}
+
+// A place is never put on a lease that ends before the place does, not even until the lease is renewed: the waiter
+// could be granted the lock in between, and lose it at once.
+func TestPlaceIsNotTakenOnAnEndingLease(t *testing.T) {
+	t.Parallel()
+	cluster := etcdtest.Start(t, 1)
+	s, mute := muted(t, cluster)
 	for n := range 2 { // the second waits, so that the next may take its place at once
 		r := newRequest("a", n)
 		r.Queue = true
@@ -90,7 +97,7 @@ func TestPlaceIsNotTakenOnAnEndingLease(t *testing.T) {
 		}
 	}
 	s.Age()
-	mute.Store(true)
+	mute("LeaseKeepAlive")
 	r := newRequest("a", 2)
 	r.Queue = true
 	if g, err := s.Acquire(t.Context(), r); err == nil {
@@ -99,7 +106,7 @@ func TestPlaceIsNotTakenOnAnEndingLease(t *testing.T) {
 	if keys, err := cluster.Client(t).Get(t.Context(), etcd.PlaceOf(r)); err != nil || len(keys.Kvs) != 0 {
 		t.Errorf("it left a place: %v, %v", keys.Kvs, err)
 	}
-	mute.Store(false)
+	mute("none")
 	if g, err := s.Acquire(t.Context(), r); err != nil || g.Position != 2 {
 		t.Errorf("%+v, %v", g, err)
 	}
@@ -123,5 +130,41 @@ func TestHoldOutlivesItsEnd(t *testing.T) {
 	}
 	if state, err := s.Inspect(t.Context(), "a"); err != nil || len(state.Holders) != 1 {
 		t.Errorf("%+v, %v", state, err)
+	}
+}
+
+// A waiter that asks again does not become a hold on a lease that is about to end, not even until that is renewed.
+func TestHoldIsNotMadeOnAnEndingLease(t *testing.T) {
+	t.Parallel()
+	cluster := etcdtest.Start(t, 1)
+	s, mute := muted(t, cluster)
+	holder := open(t, cluster.URL())
+	mute("Watch") // so that the waiter is granted the lock by asking alone
+	first, second := newRequest("a", 1), newRequest("a", 2)
+	second.Queue = true
+	for _, r := range []store.Request{newRequest("makes the lease", 3), second} {
+		if r.Name == "a" {
+			if g, err := holder.Acquire(t.Context(), first); err != nil || !g.Held {
+				t.Fatalf("%+v, %v", g, err)
+			}
+		}
+		if g, err := s.Acquire(t.Context(), r); err != nil || g.Held != (r.Name != "a") {
+			t.Fatalf("%+v, %v", g, err)
+		}
+	}
+	if err := holder.Release(t.Context(), refOf(first)); err != nil {
+		t.Fatal(err)
+	}
+	s.Age()
+	mute("LeaseKeepAlive")
+	if g, err := s.Acquire(t.Context(), second); err == nil {
+		t.Fatalf("%+v without a renewal", g)
+	}
+	if keys, err := cluster.Client(t).Get(t.Context(), etcd.HoldOf(second)); err != nil || len(keys.Kvs) != 0 {
+		t.Errorf("it left a hold: %v, %v", keys.Kvs, err)
+	}
+	mute("none")
+	if g, err := s.Acquire(t.Context(), second); err != nil || !g.Held {
+		t.Errorf("%+v, %v", g, err)
 	}
 }
