@@ -5,7 +5,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/dlock-go/dlock/internal/lockview"
@@ -59,9 +58,6 @@ its lease later: until then two may work. End the holder first if you can.
 // confirm shows the lock and asks. If the holders are others after the answer than before
 // the question, the answer was for a lock that is gone.
 func (p *Program) confirm(ctx context.Context, view *lockview.View, name string) (bool, error) {
-	if file, ok := p.Stdin.(*os.File); ok && !isTerminal(file) {
-		return false, usage("the question cannot be asked, as standard input is no terminal: give --yes")
-	}
 	before, err := view.Lock(ctx, name)
 	if err != nil {
 		return false, err
@@ -73,12 +69,12 @@ func (p *Program) confirm(ctx context.Context, view *lockview.View, name string)
 		fmt.Fprintln(p.Stdout, "There is no hold to break.")
 		return false, nil
 	}
-	fmt.Fprint(p.Stdout, "Its holder may still run. Break the lock? Type yes: ")
+	fmt.Fprint(p.Stdout, "Its holder may still run. Break the lock? [y/N] ")
 	answer, err := p.readLine(ctx)
 	if err != nil {
 		return false, err
 	}
-	if answer != "yes" {
+	if answer = strings.ToLower(answer); answer != "y" && answer != "yes" {
 		fmt.Fprintln(p.Stdout, "Not broken.")
 		return false, nil
 	}

@@ -19,7 +19,7 @@ import (
 // Program is one call of dlock.
 type Program struct {
 	Stdin          io.Reader
-	Stdout, Stderr io.Writer
+	Stdout, Stderr io.Writer // safe for concurrent use, as files are: commands and the logger write too
 	Getenv         func(string) string
 	Environ        func() []string
 	// Open opens the store of a URL.
