@@ -12,6 +12,7 @@ type child struct {
 	cmd      *exec.Cmd
 	done     chan struct{} // closed when the command has ended
 	guard    *guard
+	leader   int       // pid of the leader of the command's process group; 0: the command
 	terminal *terminal // nil: the command was not given the terminal
 }
 
@@ -27,20 +28,21 @@ func lookUp(name string) (path string, status int, err error) {
 	return "", exitNotRun, fmt.Errorf("the command cannot be executed: %w", err)
 }
 
-// startChild starts a command in a process group of its own.
+// startChild starts a command in a process group of its own, which the guard leads if there
+// is one.
 //
 // The goroutine that starts it keeps its thread until the command has ended: on Linux
 // the kernel kills the command when that thread ends, and Go ends idle threads.
-func startChild(p *Program, path string, argv, env []string) (*child, error) {
+func startChild(p *Program, g *guard, path string, argv, env []string) (*child, error) {
 	c := &child{
-		cmd:  &exec.Cmd{Path: path, Args: argv, Env: env, Stdin: p.Stdin, Stdout: p.Stdout, Stderr: p.Stderr},
-		done: make(chan struct{}),
+		cmd:   &exec.Cmd{Path: path, Args: argv, Env: env, Stdin: p.Stdin, Stdout: p.Stdout, Stderr: p.Stderr},
+		done:  make(chan struct{}),
+		guard: g,
 	}
-	guard, err := startGuard(p.Self)
-	if err != nil {
+	var err error
+	if c.leader, err = g.group(); err != nil {
 		fmt.Fprintf(p.Stderr, "dlock run: no guard, so processes of the command may outlive a kill -9 of this one: %v\n", err)
 	}
-	c.guard = guard
 	c.terminal = c.group(p.Stdin)
 	started := make(chan error)
 	go func() {
@@ -54,12 +56,13 @@ func startChild(p *Program, path string, argv, env []string) (*child, error) {
 		}
 	}()
 	if err := <-started; err != nil {
-		c.guard.dismiss()
 		c.terminal.takeBack()
 		return nil, fmt.Errorf("the command cannot be executed: %w", err)
 	}
-	c.guard.watch(c.cmd.Process.Pid)
-	c.terminal.keepRunning(c.cmd.Process.Pid)
+	if c.leader == 0 {
+		c.leader = c.cmd.Process.Pid
+	}
+	c.terminal.keepRunning(c.cmd.Process.Pid, c.leader)
 	return c, nil
 }
 
@@ -71,6 +74,6 @@ func (c *child) end(all bool) {
 	if all {
 		c.kill()
 	}
-	c.guard.dismiss()
+	c.guard.dismiss() // what is left behind without a loss is meant to go on
 	c.terminal.takeBack()
 }

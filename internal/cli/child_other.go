@@ -19,8 +19,8 @@ var (
 
 type terminal struct{}
 
-func (*terminal) takeBack()       {}
-func (*terminal) keepRunning(int) {}
+func (*terminal) takeBack()            {}
+func (*terminal) keepRunning(_, _ int) {}
 
 func (c *child) group(io.Reader) *terminal { return nil }
 func (c *child) terminate()                {}
@@ -32,7 +32,7 @@ func (c *child) status() int               { return c.cmd.ProcessState.ExitCode(
 type guard struct{}
 
 func startGuard(string) (*guard, error) { return nil, nil }
-func (*guard) watch(int)                {}
+func (*guard) group() (int, error)      { return 0, nil }
 func (*guard) dismiss()                 {}
 
 var guardCommand = command{name: "guard", hidden: true, setup: func(p *Program, f *flag.FlagSet) action { return nil }}

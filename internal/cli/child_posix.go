@@ -18,10 +18,10 @@ var otherSignals = []os.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINC
 
 var errNoFile = fs.ErrNotExist
 
-// group makes the command the leader of a process group, and gives the terminal to the
+// group puts the command into the guard's process group or one of its own, and gives the terminal to the
 // group if stdin is a terminal that this process may read.
 func (c *child) group(stdin io.Reader) *terminal {
-	c.cmd.SysProcAttr = dieWithParent(&syscall.SysProcAttr{Setpgid: true})
+	c.cmd.SysProcAttr = dieWithParent(&syscall.SysProcAttr{Setpgid: true, Pgid: c.leader})
 	t := terminalOf(stdin)
 	if t != nil {
 		c.cmd.SysProcAttr.Foreground = true
@@ -30,7 +30,13 @@ func (c *child) group(stdin io.Reader) *terminal {
 	return t
 }
 
-func (c *child) signalGroup(s syscall.Signal) { syscall.Kill(-c.cmd.Process.Pid, s) }
+func (c *child) signalGroup(s syscall.Signal) {
+	syscall.Kill(-c.leader, s)
+	// A shell with job control has left the group.
+	if group, err := syscall.Getpgid(c.cmd.Process.Pid); err == nil && group != c.leader {
+		c.cmd.Process.Signal(s)
+	}
+}
 
 func (c *child) terminate() {
 	c.signalGroup(syscall.SIGTERM)

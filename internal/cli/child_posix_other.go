@@ -8,4 +8,4 @@ import "syscall"
 func dieWithParent(attr *syscall.SysProcAttr) *syscall.SysProcAttr { return attr }
 
 // keepRunning does nothing: a command that is suspended is continued with kill -CONT.
-func (t *terminal) keepRunning(int) {}
+func (t *terminal) keepRunning(_, _ int) {}

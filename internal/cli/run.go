@@ -101,6 +101,11 @@ func (r *run) do(ctx context.Context, args []string) (int, error) {
 	}
 	signals := catchSignals()
 	defer signals.stop()
+	guard, err := startGuard(r.p.Self) // it gets ready while the lock is waited for
+	if err != nil {
+		fmt.Fprintf(r.p.Stderr, "dlock run: no guard: %v\n", err)
+	}
+	defer guard.dismiss()
 	client, end, err := r.store.client(ctx, &dlock.Options{
 		TTL: r.ttl, Label: r.label,
 		Logger: slog.New(slog.NewTextHandler(r.p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
@@ -113,7 +118,7 @@ func (r *run) do(ctx context.Context, args []string) (int, error) {
 	if hold == nil {
 		return status, err
 	}
-	return r.under(hold, path, signals)
+	return r.under(hold, guard, path, signals)
 }
 
 // take takes the lock. Without a hold the result is the exit status, or an error.
@@ -195,12 +200,12 @@ func (r *run) noteWaiting(ctx context.Context, client *dlock.Client) (stop func(
 }
 
 // under runs the command under the hold and gives the lock back.
-func (r *run) under(hold *dlock.Hold, path string, signals *signals) (int, error) {
+func (r *run) under(hold *dlock.Hold, guard *guard, path string, signals *signals) (int, error) {
 	if err := hold.Err(); err != nil { // this process was stopped for longer than the lease
 		hold.Unlock()
 		return 0, err
 	}
-	child, err := startChild(r.p, path, r.command, environment(r.p.Environ(), hold))
+	child, err := startChild(r.p, guard, path, r.command, environment(r.p.Environ(), hold))
 	if err != nil {
 		hold.Unlock()
 		fmt.Fprintf(r.p.Stderr, "dlock run: %v\n", err)

@@ -29,12 +29,16 @@ var errEnding = errors.New("its lease could not be renewed, so the command was e
 // while the lease still lasts: with SIGTERM grace before the deadline, and with SIGKILL
 // margin before it. After the end of the hold it kills the command at once, because
 // another owner may have the lock by then. It returns why the command was ended.
+//
+// The first lease of a hold that was waited for is shorter than those after it. Its last
+// third is the grace if grace is longer, because it is renewed after its first third.
 func supervise(l lease, c process, s *signals, grace, margin time.Duration) (lost error) {
-	deadline := l.Deadline()
-	timer := time.NewTimer(time.Until(deadline.Add(-grace)))
+	first := max(time.Until(l.Deadline())/3, 0)
+	ahead := min(grace, first)
+	timer := time.NewTimer(time.Until(l.Deadline().Add(-ahead)))
 	defer timer.Stop()
 	gone := l.Done()
-	for {
+	for deadline := l.Deadline(); ; {
 		select {
 		case <-c.ended():
 			return lost
@@ -49,17 +53,20 @@ func supervise(l lease, c process, s *signals, grace, margin time.Duration) (los
 			}
 			c.kill()
 		case <-timer.C:
-			switch renewed := l.Deadline(); {
+			renewed := l.Deadline()
+			if renewed.After(deadline) && lost == nil {
+				deadline, ahead = renewed, grace
+			}
+			switch {
 			case lost != nil:
 				c.kill()
 			case renewed.IsZero(): // the hold is gone, and Done says so
-			case time.Until(renewed) > grace:
-				deadline = renewed
-				timer.Reset(time.Until(deadline.Add(-grace)))
+			case time.Until(deadline) > ahead:
+				timer.Reset(time.Until(deadline.Add(-ahead)))
 			default:
-				lost = fmt.Errorf("%w (SIGTERM %v before the end of the lease)", errEnding, grace)
+				lost = fmt.Errorf("%w (SIGTERM %v before the end of the lease)", errEnding, ahead.Round(time.Millisecond))
 				c.terminate()
-				timer.Reset(time.Until(renewed.Add(-margin)))
+				timer.Reset(time.Until(deadline.Add(-min(margin, ahead/3))))
 			}
 		}
 	}

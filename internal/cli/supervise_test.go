@@ -75,11 +75,14 @@ func (p *fakeProcess) kill()                  { p.killed = time.Now(); p.end() }
 func (p *fakeProcess) pass(s os.Signal)       { p.passed = append(p.passed, s) }
 func (p *fakeProcess) ended() <-chan struct{} { return p.done }
 
-// supervised runs supervise in a bubble, with a lease of 30 s that nothing renews but the test.
-func supervised(t *testing.T, obeys bool, during func(l *fakeLease, p *fakeProcess, s *signals), after func(began time.Time, p *fakeProcess, lost error)) {
+// supervised runs supervise in a bubble, with a first lease of 30 s, or another, that nothing renews but the test.
+func supervised(t *testing.T, obeys bool, during func(l *fakeLease, p *fakeProcess, s *signals), after func(began time.Time, p *fakeProcess, lost error), first ...time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		l := &fakeLease{deadline: began.Add(30 * time.Second), done: make(chan struct{})}
+		for _, d := range first {
+			l.deadline = began.Add(d)
+		}
 		p := &fakeProcess{obeys: obeys, done: make(chan struct{})}
 		s := &signals{ending: make(chan os.Signal, 1), other: make(chan os.Signal, 1)}
 		go during(l, p, s)
@@ -151,4 +154,27 @@ func TestSignalsPassToTheCommand(t *testing.T) {
 		assert.NoError(t, lost)
 		assert.Equal(t, []os.Signal{syscall.SIGTERM, os.Interrupt}, p.passed)
 	})
+}
+
+// The store grants a waiter a short lease at first. The command is not ended before the first
+// renewal is due, and it is ended if that does not come.
+func TestShortFirstLease(t *testing.T) {
+	for _, renewed := range []bool{true, false} {
+		supervised(t, false, func(l *fakeLease, p *fakeProcess, _ *signals) {
+			if renewed {
+				time.Sleep(time.Second)
+				l.renew()
+				time.Sleep(20 * time.Second)
+				p.end()
+			}
+		}, func(began time.Time, p *fakeProcess, lost error) {
+			if renewed {
+				assert.NoError(t, lost)
+				return
+			}
+			assert.Equal(t, 2*time.Second, p.terminated.Sub(began))
+			assert.Greater(t, p.killed.Sub(began), 2*time.Second)
+			assert.Less(t, p.killed.Sub(began), 3*time.Second)
+		}, 3*time.Second)
+	}
 }

@@ -9,7 +9,7 @@ import (
 
 // keepRunning lets the command go on after Ctrl-Z. The shell does not see that the command
 // has stopped, since dlock goes on to renew, and would wait for ever.
-func (t *terminal) keepRunning(pid int) {
+func (t *terminal) keepRunning(pid, group int) {
 	if t == nil {
 		return
 	}
@@ -21,7 +21,7 @@ func (t *terminal) keepRunning(pid int) {
 			select {
 			case <-news:
 				if stopped(pid) {
-					syscall.Kill(-pid, syscall.SIGCONT)
+					syscall.Kill(-group, syscall.SIGCONT)
 				}
 			case <-done:
 				return
