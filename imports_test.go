@@ -36,6 +36,7 @@ func TestImports(t *testing.T) {
 		"/watchdog":         {wheel},
 		"/otel":             {wheel, "go.opentelemetry.io/", "github.com/go-logr/", "github.com/cespare/xxhash"},
 		"/conformance":      nil,
+		"/ui":               {wheel},
 	}
 	for pkg, roots := range allowed {
 		out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", module+pkg).Output()
