@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	mathrand "math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock/store"
@@ -102,6 +103,7 @@ func (s *Store) try(ctx context.Context, state *nameState, op operation) (err er
 		if !s.changes(st) {
 			if fresh {
 				state.keep(old)
+				s.forget(&st.wakes)
 				return answer
 			}
 			if old, err = s.read(path, true); err != nil {
@@ -110,9 +112,14 @@ func (s *Store) try(ctx context.Context, state *nameState, op operation) (err er
 			fresh = true
 			continue
 		}
-		err = s.write(path, st.old, st.next, &st.wakes)
-		if err != errConflict {
-			return s.finish(state, op, st, answer, err)
+		err = s.commit(state, op, st.old, st)
+		switch {
+		case err == nil && st.late():
+			return s.redo(state, op, st)
+		case err == nil:
+			return answer
+		case err != errConflict:
+			return err
 		}
 		old = nil
 		if n >= 3 { // several handles are at it
@@ -172,12 +179,15 @@ func (s *Store) changes(st *step) bool {
 	return true
 }
 
-// finish notes what a write did and tells the waiters of this handle. Those of
-// other handles are told by the transaction.
-func (s *Store) finish(state *nameState, op operation, st *step, answer, err error) error {
-	news := s.noteWakes(op.name, &st.wakes, err == nil)
+// commit writes what a step decided, in place of the snapshot that the node has,
+// and tells the waiters of this handle. Those of other handles are told by the
+// transaction.
+func (s *Store) commit(state *nameState, op operation, old *snapshot, st *step) error {
+	taken := s.takeWakes(&st.wakes)
+	err := s.write(s.namePath(op.name), old, st.next, &st.wakes)
+	s.noteWakes(op.name, &st.wakes, taken, err)
 	for _, e := range st.call.Events {
-		if !news[e.ID] || errors.Is(err, store.ErrRefused) {
+		if !slices.Contains(taken, e.ID) || err == errConflict || errors.Is(err, store.ErrRefused) {
 			continue
 		}
 		event := store.Event{ID: e.ID}
@@ -192,22 +202,46 @@ func (s *Store) finish(state *nameState, op operation, st *step, answer, err err
 	if st.next.exists() {
 		state.keep(st.next)
 	}
-	if !st.old.exists() {
+	if !old.exists() {
 		s.created()
 	}
-	if st.late() {
-		return errLate
-	}
-	return answer
+	return nil
 }
 
 // late says whether an entry that the step took for alive may have died before the
 // step was carried out. Nobody else was granted, since the record was as the step
-// had it, but a dead hold may have been renewed.
+// had it. But the step may have renewed a dead hold, or built on it.
 func (st *step) late() bool {
 	moment := st.call.Now + time.Since(st.began)
 	if st.next.exists() && epochOf(st.next.zxid) == st.next.epoch {
 		moment = st.next.written
 	}
 	return moment >= st.ends
+}
+
+// redo decides a late step again, on the record that it was decided on, and
+// writes that in place of what the step wrote. If it cannot, the outcome is
+// unknown. The grants of waiters stay, since they have been told.
+func (s *Store) redo(state *nameState, op operation, late *step) error {
+	if !late.next.exists() || len(late.call.Events) > 0 {
+		return errLate
+	}
+	st, err := s.decide(late.old, op.lease)
+	if err != nil {
+		return errLate
+	}
+	if st.next.epoch == epochOf(late.next.zxid) {
+		st.call.Now = max(st.call.Now, late.next.written)
+		st.next.now = st.call.Now
+	}
+	next := st.next
+	answer := op.do(st)
+	if !s.changes(st) {
+		st.next = next
+		st.next.room = late.next.room
+	}
+	if s.commit(state, op, late.next, st) != nil || st.late() {
+		return errLate
+	}
+	return answer
 }

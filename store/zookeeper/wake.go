@@ -12,6 +12,10 @@ import (
 // deletes it.
 type wake struct {
 	watched bool
+
+	// busy: an operation of this handle is about to delete the node, and it tells
+	// the request what there is to tell. deleted: the node went meanwhile.
+	busy, deleted bool
 }
 
 // wakeChanges are the nodes of waiters that a transaction deletes and makes, by
@@ -55,39 +59,57 @@ func (s *Store) waitsNot(st *step, id string) {
 	}
 }
 
-// noteWakes follows the changes of a transaction and returns for which of the
-// requests of this handle this is news. After an unknown outcome a node may be
-// there that nothing watches.
-func (s *Store) noteWakes(name string, w *wakeChanges, certain bool) (news map[string]bool) {
+// takeWakes is called before a transaction. It returns the ids of this handle
+// whose nodes the transaction deletes.
+func (s *Store) takeWakes(w *wakeChanges) (taken []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	news = make(map[string]bool)
 	for _, id := range w.deleted {
-		if news[id] = s.wakes[id] != nil; certain {
-			delete(s.wakes, id)
+		if node := s.wakes[id]; node != nil {
+			node.busy = true
+			taken = append(taken, id)
 		}
 	}
-	if s.closed {
-		return news
+	return taken
+}
+
+// noteWakes is called after a transaction, with what takeWakes returned. Where the
+// outcome is unknown a node may be there that nothing watches.
+func (s *Store) noteWakes(name string, w *wakeChanges, taken []string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range taken {
+		node := s.wakes[id]
+		switch {
+		case node == nil: // Close
+		case err == nil:
+			delete(s.wakes, id)
+		default:
+			node.busy = false
+			if node.deleted {
+				go s.granted(name, id, node)
+			}
+		}
+	}
+	if s.closed || err == errConflict {
+		return
 	}
 	for _, id := range slices.Concat(w.created, w.dropped) {
-		node := &wake{watched: certain}
+		node := &wake{watched: err == nil}
 		s.wakes[id] = node
-		if certain {
+		if err == nil {
 			go s.watch(name, id, node)
 		}
 	}
-	return news
 }
 
-// forget deletes the node of a request that no longer waits, if no transaction
-// did.
-func (s *Store) forget(id string) {
-	s.mu.Lock()
-	w := s.wakes[id]
-	delete(s.wakes, id)
-	s.mu.Unlock()
-	if w != nil {
+// forget deletes the nodes of requests that no longer wait, where no transaction
+// does.
+func (s *Store) forget(w *wakeChanges) {
+	for _, id := range w.deleted {
+		s.mu.Lock()
+		delete(s.wakes, id)
+		s.mu.Unlock()
 		go s.conn.Delete(s.wakePath(id), -1)
 	}
 }
@@ -129,10 +151,11 @@ func (s *Store) watch(name, id string, w *wake) {
 // granted tells a request of its token, unless it was told already or has ended.
 func (s *Store) granted(name, id string, w *wake) {
 	s.mu.Lock()
-	waits := s.wakes[id] == w
+	waits := s.wakes[id] == w && !w.busy
 	if waits {
 		delete(s.wakes, id)
 	}
+	w.deleted = true
 	s.mu.Unlock()
 	if !waits {
 		return
