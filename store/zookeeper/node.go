@@ -72,6 +72,11 @@ func (s *Store) write(path string, old, next *snapshot, wakes *wakeChanges) erro
 			return errConflict
 		case err == zk.ErrNoNode && old.exists():
 			return errConflict
+		case err == zk.ErrNoNode: // the ensemble has lost its data
+			if err := s.makeFolders(); err != nil {
+				return outcome(err)
+			}
+			return errConflict
 		default:
 			return outcome(err)
 		}
@@ -117,6 +122,11 @@ func (s *Store) transaction(path string, old, next *snapshot, wakes *wakeChanges
 func (s *Store) askClock() error {
 	sent, session := time.Now(), s.conn.SessionID()
 	stat, err := s.conn.Set(s.root+clockNode, nil, -1)
+	if err == zk.ErrNoNode { // the ensemble has lost its data
+		if err = s.makeFolders(); err == nil {
+			stat, err = s.conn.Set(s.root+clockNode, nil, -1)
+		}
+	}
 	if err != nil {
 		return outcome(err)
 	}

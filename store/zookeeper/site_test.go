@@ -121,6 +121,24 @@ func wantEvent(t testing.TB, events <-chan store.Event, what string, ok func(sto
 	}
 }
 
+// wantGranted waits until a waiter is granted, as the core does: it asks again
+// when an event of the request has no token.
+func wantGranted(t testing.TB, s store.Store, events <-chan store.Event, req store.Request) {
+	t.Helper()
+	wantEvent(t, events, "the waiter is granted", func(e store.Event) bool {
+		if e.ID != req.ID || e.Token > 0 {
+			return e.ID == req.ID
+		}
+		var g store.Grant
+		await(t, "the request is answered", func() (ok bool) {
+			var err error
+			g, err = s.Acquire(t.Context(), req)
+			return err == nil
+		})
+		return g.Held
+	})
+}
+
 // await waits until ok.
 func await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
