@@ -63,9 +63,9 @@ func Start(t testing.TB, n int) *Ensemble {
 
 // configure writes the files that a server starts with.
 func (m *Member) configure(id int, servers string) {
-	config := fmt.Sprintf(`tickTime=500
-initLimit=40
-syncLimit=6
+	config := fmt.Sprintf(`tickTime=250
+initLimit=80
+syncLimit=8
 dataDir=%s
 clientPort=%s
 clientPortAddress=127.0.0.1

@@ -17,6 +17,7 @@ import (
 
 // TestFaults are those of a link and of one server.
 func TestFaults(t *testing.T) {
+	t.Parallel()
 	e := zookeepertest.Start(t, 1)
 	t.Run("Fault115DisconnectedIsNotLost", func(t *testing.T) { disconnected(t, e) })
 	t.Run("Fault116SessionExpired", func(t *testing.T) { sessionExpired(t, e) })

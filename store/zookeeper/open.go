@@ -3,6 +3,7 @@ package zookeeper
 import (
 	"context"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -47,7 +48,11 @@ func Open(url string) (*Store, error) {
 	if path := strings.TrimSuffix(u.Path, "/"); path != "" {
 		opts.Root = "/" + path
 	}
-	conn, _, err := zk.Connect(u.Hosts, session, zk.WithLogger(silent{}), zk.WithLogInfo(false))
+	dial := func(network, address string, timeout time.Duration) (net.Conn, error) {
+		c, err := net.DialTimeout(network, address, timeout)
+		return &link{Conn: c, patience: session / 2}, err
+	}
+	conn, _, err := zk.Connect(u.Hosts, session, zk.WithLogger(silent{}), zk.WithLogInfo(false), zk.WithDialer(dial))
 	if err != nil {
 		return nil, fmt.Errorf("zookeeper: connect to %s: %w", strings.Join(u.Hosts, ", "), err)
 	}
@@ -67,6 +72,29 @@ func Open(url string) (*Store, error) {
 	}
 	s.owned = true
 	return s, nil
+}
+
+// link is a connection that is given up if the server does not answer at all. The
+// client would wait for seven session timeouts, while other members serve.
+type link struct {
+	net.Conn
+	patience time.Duration
+	answered bool
+}
+
+// Read implements [net.Conn].
+func (l *link) Read(b []byte) (int, error) {
+	n, err := l.Conn.Read(b)
+	l.answered = l.answered || n > 0
+	return n, err
+}
+
+// SetReadDeadline implements [net.Conn].
+func (l *link) SetReadDeadline(t time.Time) error {
+	if first := time.Now().Add(l.patience); !l.answered && t.After(first) {
+		t = first
+	}
+	return l.Conn.SetReadDeadline(t)
 }
 
 // authorize gives the server a user's name and password.

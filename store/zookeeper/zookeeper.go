@@ -103,16 +103,24 @@ func newStore(ctx context.Context, conn *zk.Conn, opts *Options) (*Store, error)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	made := make(chan error, 1)
-	go func() { made <- s.makeFolders() }()
-	select {
-	case err := <-made:
-		if err != nil {
-			s.cancel()
-			return nil, fmt.Errorf("zookeeper: make the node %s: %w", s.root, err)
+	go func() {
+		err := s.makeFolders()
+		for ; errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, zk.ErrNoServer); err = s.makeFolders() {
+			if ctx.Err() != nil {
+				break
+			}
 		}
+		made <- err
+	}()
+	var err error
+	select {
+	case err = <-made:
 	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
 		s.cancel()
-		return nil, fmt.Errorf("zookeeper: connect: %w", ctx.Err())
+		return nil, fmt.Errorf("zookeeper: make the node %s: %w", s.root, err)
 	}
 	go s.sinks.Deliver(s.ctx)
 	return s, nil
