@@ -6,6 +6,10 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
+// busyFor is how many operations read first after one that began again. Reading
+// costs a call, and beginning again two.
+const busyFor = 16
+
 // maxKnown bounds for how many names a handle remembers the record.
 const maxKnown = 20000
 
@@ -18,6 +22,10 @@ type nameState struct {
 	// known is the record as it was last seen, or nil. It belongs to the operation
 	// that is under way.
 	known *snapshot
+
+	// busy is for how many operations more the record is read before it is written,
+	// as another handle has changed it lately.
+	busy int
 }
 
 // keep remembers a record for the next operation.
@@ -53,7 +61,7 @@ func (s *Store) unlockName(name string, state *nameState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.names) > maxKnown {
-		state.known = nil
+		state.known, state.busy = nil, 0
 	}
 	s.left(name, state)
 	<-state.turn
@@ -62,7 +70,7 @@ func (s *Store) unlockName(name string, state *nameState) {
 // left forgets a name that no operation uses and of which nothing is known.
 func (s *Store) left(name string, state *nameState) {
 	state.users--
-	if state.users == 0 && state.known == nil {
+	if state.users == 0 && state.known == nil && state.busy == 0 {
 		delete(s.names, name)
 	}
 }

@@ -82,7 +82,13 @@ func (s *Store) try(ctx context.Context, state *nameState, op operation) (err er
 	path := s.namePath(op.name)
 	old, fresh := state.known, false
 	state.known = nil // unless this goes well
-	if old == nil && op.isFree {
+	switch {
+	case state.busy > 0:
+		state.busy--
+		if old, err = s.read(path, false); err != nil {
+			return err
+		}
+	case old == nil && op.isFree:
 		old = new(snapshot)
 	}
 	for n := 0; n < maxTries; n++ {
@@ -121,7 +127,7 @@ func (s *Store) try(ctx context.Context, state *nameState, op operation) (err er
 		case err != errConflict:
 			return err
 		}
-		old = nil
+		old, state.busy = nil, busyFor
 		if n >= 3 { // several handles are at it
 			time.Sleep(mathrand.N(time.Duration(min(n, 10)) * time.Millisecond))
 		}
