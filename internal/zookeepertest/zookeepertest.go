@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -71,7 +72,7 @@ clientPort=%s
 clientPortAddress=127.0.0.1
 maxClientCnxns=0
 admin.enableServer=false
-4lw.commands.whitelist=srvr
+4lw.commands.whitelist=srvr,wchs
 `, m.data(), port(m.Addr)) + servers
 	err := os.MkdirAll(m.data(), 0o700)
 	if err == nil {
@@ -121,18 +122,28 @@ func (m *Member) AwaitServing() {
 
 // mode is "standalone", "leader" or "follower", or "" if the server does not
 // serve.
-func (m *Member) mode() string {
+func (m *Member) mode() string { return m.says("srvr", "Mode: ") }
+
+// Watches is how many watches clients of this server have.
+func (m *Member) Watches() int {
+	n, _ := strconv.Atoi(m.says("wchs", "Total watches:"))
+	return n
+}
+
+// says is the rest of the line behind a text in the answer to a command of four
+// letters, or "".
+func (m *Member) says(command, text string) string {
 	c, err := net.DialTimeout("tcp", m.Addr, time.Second)
 	if err != nil {
 		return ""
 	}
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(time.Second))
-	io.WriteString(c, "srvr")
+	io.WriteString(c, command)
 	answer, _ := io.ReadAll(c)
-	_, mode, _ := strings.Cut(string(answer), "Mode: ")
-	mode, _, _ = strings.Cut(mode, "\n")
-	return mode
+	_, line, _ := strings.Cut(string(answer), text)
+	line, _, _ = strings.Cut(line, "\n")
+	return line
 }
 
 // Leader is the member that leads; a server alone leads itself.

@@ -53,6 +53,7 @@ func disconnected(t *testing.T, e *zookeepertest.Ensemble) {
 	hold(t, near, held)
 	queue(t, far, waits)
 	token := hold(t, far, mine).Token
+	await(t, "the waiter watches", func() bool { return e.Members[0].Watches() == 1 })
 
 	p.Blackhole(true)
 	release(t, near, held)
@@ -85,6 +86,8 @@ func sessionExpired(t *testing.T, e *zookeepertest.Ensemble) {
 	h, err := client(proxied(p.Addr)).Mutex("expired").LockContext(t.Context())
 	require.NoError(t, err)
 	c := connect(t, e)
+	first := h.Deadline()
+	await(t, "the lease is renewed", func() bool { return h.Deadline().After(first) })
 	p.Blackhole(true)
 	cut := time.Now()
 	rival, err := client(e.URL()).Mutex("expired").LockContext(t.Context())
@@ -181,10 +184,15 @@ func lostReplyOfAPlace(t *testing.T, e *zookeepertest.Ensemble) {
 	events := hear(far)
 	held, waits := request("place", 1, false), request("place", 2, true)
 	hold(t, near, held)
-	hold(t, far, request("warm", 9, false))
-	release(t, far, request("warm", 9, false))
-
+	for range 20 { // it knows the record then, and that it is not busy
+		_, err := far.Inspect(t.Context(), "place")
+		require.NoError(t, err)
+	}
 	p.during(t, func(ctx context.Context) error { _, err := far.Acquire(ctx, waits); return err })
+	await(t, "the request is applied", func() bool {
+		state, err := near.Inspect(t.Context(), "place")
+		return err == nil && len(state.Queue) == 1
+	})
 	p.hears()
 	await(t, "the place is confirmed", func() bool {
 		g, err := far.Acquire(t.Context(), waits)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	mathrand "math/rand/v2"
 	"slices"
 	"time"
@@ -144,6 +145,9 @@ func (s *Store) decide(old *snapshot, lease time.Duration) (*step, error) {
 			return nil, err
 		}
 		p, _ = s.clock.now(s.conn.SessionID(), 0, allowed)
+	}
+	if s.zxid.Load()>>(63-tokenBits) != 0 {
+		return nil, fmt.Errorf("%w: zookeeper: there were too many leaders for more tokens", store.ErrRefused)
 	}
 	r, err := old.record(p)
 	if err != nil {
