@@ -2,7 +2,6 @@ package core
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock/internal/localqueue"
@@ -35,18 +34,19 @@ type Call struct {
 	Client *Client
 	Config *LockConfig
 	Owner  Owner
+	Handle *Handle
 	Mode   store.Mode
 	Try    bool // do not wait
-	Handle *Handle
 
-	ctx     context.Context
-	name    *nameState
-	owner   *ownerState
-	counted *atomic.Int64 // that it is counted in; nil if none
-	since   moment        // it asks or waits
-	again   *again
-
+	counted   gauge
 	delivered bool // the grant came on this goroutine, and the clock was read
+	placeUsed bool // placeMemory is in use
+
+	ctx   context.Context
+	name  *nameState
+	owner *ownerState
+	since moment // it asks or waits
+	again *again
 
 	// Guarded by the shard.
 	waiter localqueue.Waiter
@@ -54,7 +54,6 @@ type Call struct {
 	err    error         // if failed
 	direct *place        // in the background, for this call alone
 
-	placeUsed   bool
 	placeMemory place
 	holdMemory  ownerHold
 	ownerMemory ownerState

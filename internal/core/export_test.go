@@ -6,7 +6,7 @@ func PretendHandles(h *Handle, n int) {
 	sh := h.shard()
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	o.live += n
+	o.live += int32(n)
 	o.refs += n
 }
 

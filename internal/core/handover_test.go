@@ -17,7 +17,7 @@ func TestSuccessor(t *testing.T) {
 	for what, spoil := range map[string]func(s *storeHold, next *Call){
 		"span used up":                         func(s *storeHold, _ *Call) { s.spare = 0 },
 		"batch over":                           func(s *storeHold, _ *Call) { s.began -= handoverWindow },
-		"another request under the identity":   func(s *storeHold, _ *Call) { s.identity.requests++ },
+		"another request under the identity":   func(s *storeHold, _ *Call) { s.place.identity.requests++ },
 		"another identity of the next owner":   func(_ *storeHold, a *Call) { a.owner.identity = new(identity) },
 		"lease run out, and no call has noted": func(s *storeHold, _ *Call) { s.lease.Disarm() },
 		"client closing":                       func(s *storeHold, _ *Call) { s.place.name.client.isClosing.Store(true) },
@@ -45,7 +45,7 @@ func TestSuccessor(t *testing.T) {
 				spoil(s, next)
 				assert.Nil(t, s.successor(), what)
 				s.spare, s.began, s.place.config, s.owners = spare, began, config, owners
-				s.identity.requests, n.storeHolds = 1, 1
+				s.place.identity.requests, n.storeHolds = 1, 1
 				r.near.isClosing.Store(false)
 				if next.waiter.Place == nil { // it goes past the queue now
 					next.wake()
@@ -69,7 +69,7 @@ func TestMayJoin(t *testing.T) {
 	for what, spoil := range map[string]func(s *storeHold, a *Call){
 		"span used up":                         func(s *storeHold, _ *Call) { s.spare = 0 },
 		"batch over":                           func(s *storeHold, _ *Call) { s.began -= handoverWindow },
-		"another request under the identity":   func(s *storeHold, _ *Call) { s.identity.requests++ },
+		"another request under the identity":   func(s *storeHold, _ *Call) { s.place.identity.requests++ },
 		"another identity of the reader":       func(_ *storeHold, a *Call) { a.owner.identity = new(identity) },
 		"another call of the reader":           func(_ *storeHold, a *Call) { a.owner.refs++ },
 		"lease run out, and no call has noted": func(s *storeHold, _ *Call) { s.lease.Disarm() },
@@ -97,7 +97,7 @@ func TestMayJoin(t *testing.T) {
 				spoil(s, a)
 				assert.False(t, s.mayJoin(a), what)
 				s.spare, s.began, s.owners, s.place.config = spare, began, owners, config
-				s.identity.requests = 1
+				s.place.identity.requests = 1
 				r.near.isClosing.Store(false)
 				if a.waiter.Place != nil {
 					a.name.queue.Leave(&a.waiter)
@@ -114,11 +114,11 @@ func TestMayJoin(t *testing.T) {
 // What was granted to an identity that was asked for more than once may be a
 // re-entry, and the tokens after that another owner's.
 func TestHoldOfAnIdentityAskedForTwice(t *testing.T) {
-	s := &storeHold{spare: 5, identity: &identity{requests: 1}, issued: 3, token: 3}
+	s := &storeHold{place: &place{identity: &identity{requests: 1}}, spare: 5, issued: 3, token: 3}
 	s.buildOn(&ownerState{issued: 3, given: 4})
 	assert.Equal(t, 5, s.spare)
 	assert.Equal(t, uint64(4), s.token, "the token that the owner was given")
-	s.identity.requests = 2
+	s.place.identity.requests = 2
 	s.buildOn(&ownerState{issued: 9, given: 9})
 	assert.Zero(t, s.spare)
 	assert.Equal(t, uint64(4), s.token)

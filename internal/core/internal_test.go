@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/dlock-go/dlock/internal/localqueue"
 	"github.com/dlock-go/dlock/internal/request"
@@ -135,4 +136,10 @@ func TestFault58PauseBeforeTheFirstAnswerCounts(t *testing.T) {
 		synctest.Wait()
 		assert.Zero(t, r.near.Stats())
 	})
+}
+
+// A handle and its call, with a word of the public Hold and one of the allocator,
+// fit the size class of 1,024 bytes. The next class costs a seventh more memory a lock.
+func TestMemoryOfALock(t *testing.T) {
+	assert.LessOrEqual(t, unsafe.Sizeof(Handle{})+unsafe.Sizeof(Call{}), uintptr(1024-8-8))
 }

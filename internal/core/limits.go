@@ -6,36 +6,52 @@ import "sync/atomic"
 // however small MaxWaiters is: they do not wait for a lock yet.
 const leastAsking = 1000
 
+// gauge says which of the two counters of calls this call is counted in.
+type gauge uint8
+
+const (
+	uncounted gauge = iota
+	asks            // waits for the answer to its first request
+	waits           // waits for the lock
+)
+
+func (c *Client) gauge(g gauge) *atomic.Int64 {
+	if g == asks {
+		return &c.asking
+	}
+	return &c.waiters
+}
+
 // count counts this call among those that wait for the first answer of the store, or
 // for the lock, if there may be one more. MaxWaiters bounds both, each for itself: so
 // a free name can be locked while others wait, and an outage does not collect calls
 // without end.
-func (a *Call) count(n *atomic.Int64, most int) error {
+func (a *Call) count(g gauge, most int) error {
 	a.uncount()
-	a.counted = n // leave and deliver count it out
-	if n.Add(1) > int64(most) {
+	a.counted = g // leave and deliver count it out
+	if a.Client.gauge(g).Add(1) > int64(most) {
 		return ErrTooManyWaiters
 	}
 	return nil
 }
 
 func (a *Call) countAsking() error {
-	return a.count(&a.Client.asking, max(a.Client.config.MaxWaiters, leastAsking))
+	return a.count(asks, max(a.Client.config.MaxWaiters, leastAsking))
 }
 
 func (a *Call) countWaiting() error {
-	if a.counted == &a.Client.waiters {
+	if a.counted == waits {
 		return nil
 	}
 	if a.since == 0 {
 		a.since = a.Client.now()
 	}
-	return a.count(&a.Client.waiters, a.Client.config.MaxWaiters)
+	return a.count(waits, a.Client.config.MaxWaiters)
 }
 
 func (a *Call) uncount() {
-	if a.counted != nil {
-		a.counted.Add(-1)
-		a.counted = nil
+	if a.counted != uncounted {
+		a.Client.gauge(a.counted).Add(-1)
+		a.counted = uncounted
 	}
 }

@@ -58,8 +58,8 @@ type ownerState struct {
 		hold   [1]*ownerHold
 		waiter [1]*Call
 	}
-	live int // handles that hold
-	lost int // handles of lost holds, not unlocked yet
+	live int32 // handles that hold
+	lost int32 // handles of lost holds, not unlocked yet
 }
 
 // identity is an owner as the store knows it. A hold may pass from one owner to

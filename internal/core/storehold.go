@@ -20,10 +20,9 @@ import (
 // processes wait for at most one such batch, and their places at the store are in
 // their order.
 type storeHold struct {
-	place    *place
-	identity *identity // under which the store knows it
-	issued   uint64    // the token that the store knows it by
-	lease    watchdog.Lease
+	place  *place
+	issued uint64 // the token that the store knows it by
+	lease  watchdog.Lease
 
 	// Guarded by the shard.
 	owners []*ownerHold // that have it
@@ -44,7 +43,7 @@ const handoverWindow = moment(10 * time.Millisecond)
 
 // init arms the lease of what p was granted.
 func (s *storeHold) init(p *place, g request.Grant) {
-	s.place, s.identity = p, p.identity
+	s.place = p
 	s.issued, s.token, s.spare = g.Token, g.Token, g.Spare
 	s.owners = s.sole[:0]
 	c := p.name.client
@@ -66,7 +65,7 @@ func (s *storeHold) mode() store.Mode { return s.place.mode() }
 // same identity: then the store may have answered with the token of that, and the
 // tokens after it are not ours. The shard is locked.
 func (s *storeHold) buildOn(o *ownerState) {
-	if s.identity.requests > 1 {
+	if s.place.identity.requests > 1 {
 		s.spare = 0
 	}
 	if s.issued == o.issued {
@@ -96,7 +95,7 @@ func (s *storeHold) serve(a *Call, fx *effects) {
 	n.ownerHolds++
 	s.owners = append(s.owners, g)
 	o.holds = append(o.holds, g)
-	o.identity = s.identity
+	o.identity = s.place.identity
 	g.add(a.Handle)
 	o.refs-- // of the call: the handle has its own
 	o.bypass()
@@ -128,7 +127,7 @@ func (s *storeHold) end(g *ownerHold) (last bool) {
 // isOpen reports whether the hold may pass on, or be joined, now. The shard is locked.
 func (s *storeHold) isOpen() bool {
 	c := s.place.name.client
-	return s.spare > 0 && s.identity.requests == 1 && c.now()-s.began < handoverWindow && !c.isClosing.Load() && s.lease.Valid()
+	return s.spare > 0 && s.place.identity.requests == 1 && c.now()-s.began < handoverWindow && !c.isClosing.Load() && s.lease.Valid()
 }
 
 // successor returns the call of the next writer here that the hold can pass on to
