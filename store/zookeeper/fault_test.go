@@ -3,6 +3,7 @@ package zookeeper_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -25,6 +26,7 @@ func TestFaults(t *testing.T) {
 	t.Run("Fault117LostReplyOfACreate", func(t *testing.T) { lostReply(t, e) })
 	t.Run("Fault117LostReplyOfAPlace", func(t *testing.T) { lostReplyOfAPlace(t, e) })
 	t.Run("RecreatedNode", func(t *testing.T) { recreatedNode(t, e) })
+	t.Run("NamesOfDeadClients", func(t *testing.T) { namesOfDeadClients(t, e) })
 	t.Run("Restart", func(t *testing.T) { restart(t, e) })
 	t.Run("RestartWithoutData", func(t *testing.T) { restartWithoutData(t, e) })
 }
@@ -220,6 +222,27 @@ func recreatedNode(t *testing.T, e *zookeepertest.Ensemble) {
 	assert.NoError(t, b.Renew(t.Context(), []store.Ref{refOf(second)})[0])
 	release(t, b, second)
 	wantFree(t, e)
+}
+
+// namesOfDeadClients: their nodes go when other handles make new names.
+func namesOfDeadClients(t *testing.T, e *zookeepertest.Ensemble) {
+	dead, s := opened(t, e.URL()), open(t, e.URL())
+	for i := range 20 {
+		req := request(fmt.Sprint("dead", i), 1, false)
+		req.TTL = dead.MinTTL()
+		hold(t, dead, req)
+	}
+	dead.Close()
+	c := connect(t, e)
+	i := 0
+	await(t, "the nodes are gone", func() bool {
+		req := request(fmt.Sprint("new", i), 2, false)
+		i++
+		hold(t, s, req)
+		release(t, s, req)
+		return len(children(t, c, "/dlock/locks")) == 0
+	})
+	assert.GreaterOrEqual(t, i, 64, "a sweep comes after as many new names")
 }
 
 // restart: holds and places outlast a crash of the server.
