@@ -34,11 +34,13 @@ func TestFaults(t *testing.T) {
 // proxied is the URL through a proxy, with a session as short as the server allows.
 func proxied(addr string) string { return "zk://" + addr + "?session_timeout=1s" }
 
-// wantFree waits until nothing is left below the root.
+// wantFree waits until nothing is left below the root. What has expired, such as a
+// buried id, goes when it is looked at.
 func wantFree(t *testing.T, e *zookeepertest.Ensemble) {
 	t.Helper()
-	c := connect(t, e)
+	c, s := connect(t, e), open(t, e.URL())
 	await(t, "nothing is left", func() bool {
+		s.List(t.Context())
 		return len(children(t, c, "/dlock/locks"))+len(children(t, c, "/dlock/wake")) == 0
 	})
 }
@@ -87,7 +89,6 @@ func sessionExpired(t *testing.T, e *zookeepertest.Ensemble) {
 	}
 	h, err := client(proxied(p.Addr)).Mutex("expired").LockContext(t.Context())
 	require.NoError(t, err)
-	c := connect(t, e)
 	first := h.Deadline()
 	await(t, "the lease is renewed", func() bool { return h.Deadline().After(first) })
 	p.Blackhole(true)
@@ -100,7 +101,7 @@ func sessionExpired(t *testing.T, e *zookeepertest.Ensemble) {
 	p.Blackhole(false)
 	require.NoError(t, rival.Unlock())
 	assert.ErrorIs(t, h.Unlock(), dlock.ErrLost)
-	await(t, "nothing is left", func() bool { return len(children(t, c, "/dlock/locks")) == 0 })
+	wantFree(t, e)
 }
 
 // waiterOfAnExpiredSession: its place stays, and it is told to ask again.

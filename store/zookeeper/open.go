@@ -52,7 +52,8 @@ func Open(url string) (*Store, error) {
 		c, err := net.DialTimeout(network, address, timeout)
 		return &link{Conn: c, patience: session / 2}, err
 	}
-	conn, _, err := zk.Connect(u.Hosts, session, zk.WithLogger(silent{}), zk.WithLogInfo(false), zk.WithDialer(dial))
+	conn, _, err := zk.Connect(u.Hosts, session, zk.WithLogger(silent{}), zk.WithLogInfo(false),
+		zk.WithDialer(dial), zk.WithHostProvider(&hosts{DNSHostProvider: zk.NewDNSHostProvider()}))
 	if err != nil {
 		return nil, fmt.Errorf("zookeeper: connect to %s: %w", strings.Join(u.Hosts, ", "), err)
 	}
@@ -114,3 +115,25 @@ type silent struct{}
 
 // Printf implements [zk.Logger].
 func (silent) Printf(string, ...any) {}
+
+// hosts are the members. A connection that breaks after it has lasted for a while
+// is opened again at once. The client would wait for a second if there is one
+// address.
+type hosts struct {
+	*zk.DNSHostProvider
+	connected time.Time
+}
+
+// Connected implements [zk.HostProvider].
+func (h *hosts) Connected() {
+	h.connected = time.Now()
+	h.DNSHostProvider.Connected()
+}
+
+// Next implements [zk.HostProvider].
+func (h *hosts) Next() (server string, retryStart bool) {
+	server, retryStart = h.DNSHostProvider.Next()
+	lasted := !h.connected.IsZero() && time.Since(h.connected) > time.Second
+	h.connected = time.Time{}
+	return server, retryStart && !lasted
+}
