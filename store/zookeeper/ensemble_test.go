@@ -98,6 +98,7 @@ func leadersChange(t *testing.T, e *zookeepertest.Ensemble) {
 	killed.Launch()
 	frozen := e.Leader()
 	frozen.Pause()
+	defer frozen.Resume()
 	goOn("while a leader stands still")
 	frozen.Resume()
 	goOn("in the end")
@@ -108,7 +109,7 @@ func leadersChange(t *testing.T, e *zookeepertest.Ensemble) {
 // deadClient: the hold of a client that is gone ends under another leader too,
 // and not before its lease.
 func deadClient(t *testing.T, e *zookeepertest.Ensemble) {
-	dead := opened(t, e.URL())
+	dead, s := opened(t, e.URL()), open(t, e.URL()+"?session_timeout=1500ms")
 	req := request("dead", 1, false)
 	req.TTL = 3 * time.Second
 	hold(t, dead, req)
@@ -117,7 +118,6 @@ func deadClient(t *testing.T, e *zookeepertest.Ensemble) {
 	leader := e.Leader()
 	leader.Kill()
 	defer leader.Launch()
-	s := open(t, e.URL()+"?session_timeout=1500ms")
 	await(t, "the lock is granted", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()

@@ -1,7 +1,6 @@
 package zookeeper_test
 
 import (
-	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -9,10 +8,11 @@ import (
 )
 
 // deafProxy stands between a handle and a server. While it is deaf, requests reach
-// the server and answers are lost.
+// the server and answers are lost. While its gate is locked, nothing passes.
 type deafProxy struct {
 	addr string
 	deaf atomic.Bool
+	gate sync.RWMutex
 
 	mu    sync.Mutex
 	conns []net.Conn
@@ -40,8 +40,8 @@ func startDeafProxy(t testing.TB, target string) *deafProxy {
 			p.mu.Lock()
 			p.conns = append(p.conns, client, server)
 			p.mu.Unlock()
-			running.Go(func() { io.Copy(server, client) })
-			running.Go(func() { p.answer(client, server) })
+			running.Go(func() { p.copy(server, client, func() bool { return true }) })
+			running.Go(func() { p.copy(client, server, func() bool { return !p.deaf.Load() }) })
 		}
 	})
 	t.Cleanup(func() {
@@ -52,17 +52,22 @@ func startDeafProxy(t testing.TB, target string) *deafProxy {
 	return p
 }
 
-// answer passes answers on, or drops them.
-func (p *deafProxy) answer(client, server net.Conn) {
+// copy passes on what passes says, through the gate.
+func (p *deafProxy) copy(to, from net.Conn, passes func() bool) {
+	defer to.Close()
 	buf := make([]byte, 32<<10)
 	for {
-		n, err := server.Read(buf)
+		n, err := from.Read(buf)
 		if err != nil {
-			client.Close()
 			return
 		}
-		if !p.deaf.Load() {
-			client.Write(buf[:n])
+		p.gate.RLock()
+		if passes() {
+			_, err = to.Write(buf[:n])
+		}
+		p.gate.RUnlock()
+		if err != nil {
+			return
 		}
 	}
 }

@@ -19,6 +19,9 @@ const (
 	// faster.
 	maxTries = 100
 
+	// maxAsks bounds how often the leader is asked for its clock in one step.
+	maxAsks = 3
+
 	// exactly is how exactly the leader's clock has to be known, unless leases are
 	// long.
 	exactly = 25 * time.Millisecond
@@ -140,11 +143,12 @@ func (s *Store) try(ctx context.Context, state *nameState, op operation) (err er
 func (s *Store) decide(old *snapshot, lease time.Duration) (*step, error) {
 	allowed := max(exactly, lease/100)
 	p, ok := s.clock.now(s.conn.SessionID(), epochOf(old.zxid), allowed)
-	if !ok {
+	// After a few slow answers, leases are longer rather than calls.
+	for n := 0; !ok && n < maxAsks; n++ {
 		if err := s.askClock(); err != nil {
 			return nil, err
 		}
-		p, _ = s.clock.now(s.conn.SessionID(), 0, allowed)
+		p, ok = s.clock.now(s.conn.SessionID(), epochOf(old.zxid), allowed)
 	}
 	if s.zxid.Load()>>(63-tokenBits) != 0 {
 		return nil, fmt.Errorf("%w: zookeeper: there were too many leaders for more tokens", store.ErrRefused)

@@ -2,6 +2,7 @@ package zookeeper_test
 
 import (
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,17 +20,24 @@ func TestConformance(t *testing.T) { conform(t, zookeepertest.Start(t, 1)) }
 func conform(t *testing.T, e *zookeepertest.Ensemble) {
 	t.Helper()
 	c := connect(t, e)
+	var gates sync.Map // of proxies, by handle
 	conformance.RunSuite(t, conformance.Suite{
-		New:  func(t testing.TB) store.Store { return opened(t, e.URL()) },
+		New: func(t testing.TB) store.Store {
+			p := startDeafProxy(t, e.Members[0].Addr)
+			s := opened(t, "zk://"+p.addr)
+			gates.Store(s, &p.gate)
+			return s
+		},
 		Peer: func(t testing.TB, _ store.Store) store.Store { return opened(t, e.URL()) },
 		Plant: func(t testing.TB, _ store.Store, name string) {
 			if _, err := c.Create(pathOf(name), []byte("a value of another program"), 0, zk.WorldACL(zk.PermAll)); err != nil {
 				t.Fatal(err)
 			}
 		},
-		Stall: func(testing.TB, store.Store) (resume func()) {
-			e.Members[0].Pause()
-			return e.Members[0].Resume
+		Stall: func(_ testing.TB, s store.Store) (resume func()) {
+			gate, _ := gates.Load(s)
+			gate.(*sync.RWMutex).Lock()
+			return gate.(*sync.RWMutex).Unlock
 		},
 		Footprint: func(store.Store) int { return len(children(t, c, "/dlock/locks")) + len(children(t, c, "/dlock/wake")) },
 		TTL:       400 * time.Millisecond,
