@@ -46,15 +46,21 @@ func TestOpenErrorsHelp(t *testing.T) {
 			says(t, err, tc.says...)
 		})
 	}
-	t.Run("one server three times", func(t *testing.T) {
-		for _, urls := range [][]string{
-			{"redis://" + addr, "redis://" + addr, "redis://" + addr},
-			{"redis://" + addr, "redis://" + addr + "/1", "redis://localhost:" + port + "?prefix=other"},
-		} {
-			_, err := redis.OpenQuorum(urls...)
-			says(t, err, "nodes 0 and 1 are one server", "fail independently", "give each once")
-		}
-	})
+}
+
+// A quorum is refused in which one server has several votes.
+func TestFault103OneServerTwiceInAQuorum(t *testing.T) {
+	t.Parallel()
+	addr := redistest.Start(t).Addr
+	_, port, err := net.SplitHostPort(addr)
+	require.NoError(t, err)
+	for _, urls := range [][]string{
+		{"redis://" + addr, "redis://" + addr, "redis://" + addr},
+		{"redis://" + addr, "redis://" + addr + "/1", "redis://localhost:" + port + "?prefix=other"},
+	} {
+		_, err := redis.OpenQuorum(urls...)
+		says(t, err, "nodes 0 and 1 are one server", "fail independently", "give each once")
+	}
 }
 
 // A plain connection to a server that wants TLS says so.
