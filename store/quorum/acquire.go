@@ -64,6 +64,9 @@ func during[T any](ctx context.Context, s *Store, f func(context.Context) (T, er
 
 func (s *Store) acquire(ctx, caller context.Context, req store.Request) (store.Grant, error) {
 	lease := max(req.TTL, req.WaitTTL)
+	if err := s.tooLong(lease); err != nil {
+		return store.Grant{}, err
+	}
 	s.note(lease)
 	e := s.entries.take(req.ID, len(s.nodes))
 	defer s.entries.put(req.ID, e)
@@ -132,9 +135,12 @@ func (s *Store) poll(ctx context.Context, e *entry, req store.Request) *ballot {
 	s.pulse.Store(int64(time.Since(b.sent)))
 	votes := len(b.votes)
 	r.rest(s, func(a answer[store.Grant]) {
-		if a.err == nil && a.value.Held {
+		switch {
+		case a.err == nil && a.value.Held:
 			votes++
 			s.late(ctx, e, a, votes >= s.need)
+		case isMissing(a.err) && e.inUse():
+			s.complete(ctx, e, []*node{a.node})
 		}
 	})
 	return b
@@ -170,6 +176,7 @@ func (s *Store) decide(ctx context.Context, e *entry, b *ballot) (store.Grant, e
 			return store.Grant{}, err
 		}
 		e.grant(g.Token, b.sent.Add(b.req.TTL))
+		s.complete(ctx, e, b.missing)
 		return g, nil
 	}
 	switch {

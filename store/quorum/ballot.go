@@ -29,6 +29,7 @@ type ballot struct {
 	busy     []store.Grant // queued, or refused because others hold
 	errs     []error       // of each node: why it is no vote
 	queued   []*node       // where it has a place
+	missing  []*node       // that have answered, and have neither the hold nor a place
 	tainted  int           // nodes where the id holds, which does not count as a release may still arrive
 	upgrades int           // of those that are busy: they refuse to make a reader's hold of the owner a writer's
 	strange  int           // nodes at which the owner has no other hold
@@ -44,18 +45,24 @@ func newBallot(s *Store, e *entry, req store.Request) *ballot {
 	return b
 }
 
+// exclusion is for how long a node that lost its data does not vote for this request.
+func (b *ballot) exclusion() time.Duration { return b.s.exclusion(max(b.req.TTL, b.req.WaitTTL)) }
+
 // take counts an answer.
 func (b *ballot) take(a answer[store.Grant]) {
 	i := a.node.index
 	b.errs[i] = a.err
 	b.told = max(b.told, a.value.Token)
+	if isMissing(a.err) {
+		b.missing = append(b.missing, a.node)
+	}
 	switch {
 	case a.err == nil && a.value.Held:
 		b.held = append(b.held, a.node)
 		if a.value.Holds == 1 {
 			b.strange++
 		}
-		switch excluded := a.node.life.excluded(time.Now(), b.s.exclusion()); {
+		switch excluded := a.node.life.excluded(time.Now(), b.exclusion()); {
 		case b.entry.isTainted(i):
 			b.errs[i] = errTainted
 			b.tainted++
