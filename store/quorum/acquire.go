@@ -171,6 +171,9 @@ func (s *Store) late(ctx context.Context, e *entry, a answer[store.Grant], enoug
 func (s *Store) decide(ctx context.Context, e *entry, b *ballot) (store.Grant, error) {
 	if len(b.votes) >= s.need {
 		g, err := s.commit(ctx, b)
+		if twins := s.twins(); twins != nil {
+			err = twins
+		}
 		if err != nil {
 			s.leaveWith(ctx, e, b, err)
 			return store.Grant{}, err

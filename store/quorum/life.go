@@ -2,8 +2,11 @@ package quorum
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/dlock-go/dlock/store"
 )
 
 // life is what a handle knows of a node's restarts. A node that restarted may have
@@ -78,4 +81,32 @@ func (l *life) judge(before string, sent time.Time, id string, age, lease time.D
 		}
 	}
 	return l.excluded(now, lease)
+}
+
+// judge decides on a vote by the life that its node says it leads.
+func (s *Store) judge(v vote, b *ballot, id string, age time.Duration) error {
+	if err := v.node.life.judge(v.life, b.sent, id, age, b.exclusion()); err != nil {
+		return err
+	}
+	return s.twins()
+}
+
+// twins is the error of a quorum in which one server is two nodes, as far as is known: two
+// votes of one server would be a majority of three.
+func (s *Store) twins() error {
+	for i, n := range s.nodes {
+		server := serverOf(n.life.now())
+		for _, other := range s.nodes[:i] {
+			if server != "" && serverOf(other.life.now()) == server {
+				return fmt.Errorf("%w: quorum: nodes %d and %d are one server", store.ErrRefused, other.index, i)
+			}
+		}
+	}
+	return nil
+}
+
+// serverOf returns the part of a life's id that names the server, see [store.Incarnator].
+func serverOf(id string) string {
+	server, _, _ := strings.Cut(id, "/")
+	return server
 }

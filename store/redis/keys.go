@@ -125,7 +125,7 @@ func (l *layout) typeOf(key string) string {
 	if !ok || !found || p < 0 {
 		return ""
 	}
-	if rest == "token" {
+	if rest == "token" || rest == "life" && p == 0 {
 		return "string"
 	}
 	kind, name, ok := strings.Cut(rest, ":")
