@@ -76,6 +76,7 @@ func (s *Store) acquire(ctx, caller context.Context, req store.Request) (store.G
 	defer e.leave()
 	e.promise.keep()
 	e.begin(req)
+	s.greet(ctx, s.timeout(req.TTL))
 	enough := time.Now().Add(s.timeout(req.TTL) / 2)
 	for try := 0; ; try++ {
 		b := s.poll(ctx, e, req)
@@ -174,6 +175,9 @@ func (s *Store) decide(ctx context.Context, e *entry, b *ballot) (store.Grant, e
 		if twins := s.twins(); twins != nil {
 			err = twins
 		}
+		if wait, ok := b.untilVotes(err); ok {
+			return s.queuedFor(ctx, e, b, wait), nil
+		}
 		if err != nil {
 			s.leaveWith(ctx, e, b, err)
 			return store.Grant{}, err
@@ -191,6 +195,9 @@ func (s *Store) decide(ctx context.Context, e *entry, b *ballot) (store.Grant, e
 		return store.Grant{}, fmt.Errorf("%w: releases of the request may still arrive at nodes whose votes it needs", store.ErrLost)
 	case len(b.votes)+len(b.busy) < s.need:
 		err := s.verdict(b.errs)
+		if wait, ok := b.untilVotes(err); ok {
+			return s.queuedFor(ctx, e, b, wait), nil
+		}
 		s.leaveWith(ctx, e, b, err)
 		return store.Grant{}, err
 	case !b.req.Queue:
@@ -212,6 +219,13 @@ func (s *Store) leaveWith(ctx context.Context, e *entry, b *ballot, err error) {
 	} else {
 		s.giveBack(ctx, e, b)
 	}
+}
+
+// queuedFor is the answer to a request that waits for nodes to vote again.
+func (s *Store) queuedFor(ctx context.Context, e *entry, b *ballot, wait time.Duration) store.Grant {
+	g := s.queued(ctx, e, b)
+	g.Retry = max(g.Retry, wait+time.Millisecond)
+	return g
 }
 
 // queued is the answer to a request that waits.

@@ -183,6 +183,31 @@ func (b *ballot) candidate() uint64 {
 	return greatest
 }
 
+// untilVotes reports whether a request that waits, and that failed with err, has only to
+// wait until nodes that may have lost holds vote again, and for how long: at the start of
+// new servers no majority does.
+func (b *ballot) untilVotes(err error) (wait time.Duration, ok bool) {
+	var none *NoQuorumError
+	if !b.req.Queue || !errors.As(err, &none) {
+		return 0, false
+	}
+	var waits []time.Duration
+	for i, err := range none.Nodes {
+		switch {
+		case errors.Is(err, errRestarted):
+			waits = append(waits, b.s.nodes[i].life.left(time.Now(), b.exclusion()))
+			ok = true
+		case err == nil || errors.Is(err, store.ErrHeld):
+			waits = append(waits, 0)
+		}
+	}
+	if !ok || len(waits) < b.s.need {
+		return 0, false
+	}
+	slices.Sort(waits)
+	return waits[b.s.need-1], true
+}
+
 // retry is when a majority of the nodes may be free.
 func (b *ballot) retry() time.Duration {
 	waits := make([]time.Duration, len(b.held), len(b.s.nodes)) // there: no time

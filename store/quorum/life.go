@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -50,9 +51,23 @@ func (l *life) left(now time.Time, lease time.Duration) time.Duration {
 // excluded says why a node's vote does not count now; nil: it does.
 func (l *life) excluded(now time.Time, lease time.Duration) error {
 	if left := l.left(now, lease); left > 0 {
-		return fmt.Errorf("%w; it votes again in %v", errRestarted, left.Round(time.Millisecond))
+		return fmt.Errorf("%w; it votes in %v", errRestarted, left.Round(time.Millisecond))
 	}
 	return nil
+}
+
+// greet notes the first life that is known of a node; with fresh it has lost nothing.
+func (l *life) greet(id string, age time.Duration, fresh bool) {
+	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.id != "" {
+		return
+	}
+	l.id, l.seen, l.born = id, now, now.Add(-age)
+	if fresh {
+		l.born = time.Time{}
+	}
 }
 
 // judge decides on a vote that was asked for at sent, when the node led the life
@@ -81,6 +96,35 @@ func (l *life) judge(before string, sent time.Time, id string, age, lease time.D
 		}
 	}
 	return l.excluded(now, lease)
+}
+
+// greet has a majority of the nodes say their lives before the first request, for
+// Options.Fresh: a node whose life was not known when it was asked could have restarted after
+// its vote.
+func (s *Store) greet(ctx context.Context, timeout time.Duration) {
+	if !s.opts.Fresh || s.greeted.Load() {
+		return
+	}
+	known := 0
+	r := ask(ctx, s, timeout, s.nodes, func(ctx context.Context, n *node) (struct{}, error) {
+		if n.mortal == nil {
+			return struct{}{}, nil
+		}
+		id, age, err := n.mortal.Incarnation(ctx)
+		if err == nil {
+			n.life.greet(id, age, true)
+		}
+		return struct{}{}, err
+	})
+	r.collect(context.Background(), func(a answer[struct{}]) {
+		if a.err == nil {
+			known++
+		}
+	}, func(int) bool { return known >= s.need })
+	r.rest(s, func(answer[struct{}]) {})
+	if known >= s.need {
+		s.greeted.Store(true)
+	}
 }
 
 // judge decides on a vote by the life that its node says it leads.

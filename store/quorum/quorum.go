@@ -54,6 +54,12 @@ type Options struct {
 	// Redis with appendonly yes and appendfsync always. Then a restart excludes nobody.
 	Durable bool
 
+	// Fresh says that no client has used these nodes before this handle. Then they
+	// vote at once, although they may just have started. It is for the first start
+	// of a new site. On a handle that is opened while others hold locks, a node
+	// that has just lost its data could let a second owner in.
+	Fresh bool
+
 	// Own has Close close the nodes too. By default they stay the caller's.
 	Own bool
 }
@@ -67,6 +73,7 @@ type Store struct {
 
 	longest atomic.Int64 // the longest lease seen, for Views
 	pulse   atomic.Int64 // how long the last round took
+	greeted atomic.Bool  // the lives of a majority are known, for Options.Fresh
 	entries table
 	work    work
 	closed  atomic.Bool
