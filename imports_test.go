@@ -31,10 +31,12 @@ func TestImports(t *testing.T) {
 			"github.com/coreos/go-semver", "github.com/coreos/go-systemd",
 		},
 		"/fence":            nil,
+		"/dlocktest":        {wheel},
 		"/fence/redisfence": {rueidis, "golang.org/x/sys"},
 		"/watchdog":         {wheel},
 		"/otel":             {wheel, "go.opentelemetry.io/", "github.com/go-logr/", "github.com/cespare/xxhash"},
 		"/conformance":      nil,
+		"/ui":               {wheel},
 	}
 	for pkg, roots := range allowed {
 		out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", module+pkg).Output()
