@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/dlock-go/dlock/store"
@@ -65,6 +66,7 @@ func distinct(nodes []*Node) error {
 		if err != nil {
 			continue // not connected; or no right to INFO, which is met again later
 		}
+		id, _, _ = strings.Cut(id, "/") // the server, see store.Incarnator
 		if first, again := seen[id]; again {
 			return fmt.Errorf("redis: nodes %d and %d are one server: a quorum needs servers that fail independently, so give each once", first, i)
 		}
