@@ -29,7 +29,7 @@ help:
 	@echo "make pictures the pictures of the page, into docs/images"
 	@echo "make prove    what make test does a little of, for half an hour; prove-long: more, for two"
 
-test: cc servers browser lint
+test: cc servers lint
 	@.ci/test
 
 lint:
@@ -56,7 +56,7 @@ mutants: cc
 fuzz: servers
 	@.ci/fuzz $(FUZZTIME)
 
-prove: cc servers
+prove: cc servers browser
 	@.ci/prove
 
 prove-long: cc servers

@@ -24,7 +24,8 @@ func TestImports(t *testing.T) {
 		"/store/postgres": { // pgx and what it brings
 			"github.com/jackc/", "golang.org/x/",
 		},
-		"/store/redis": {rueidis, "golang.org/x/sys"},
+		"/store/zookeeper": {"github.com/go-zookeeper/zk"},
+		"/store/redis":     {rueidis, "golang.org/x/sys"},
 		"/store/etcd": { // the client and what it brings
 			"go.etcd.io/etcd", "go.uber.org/zap", "go.uber.org/multierr", "google.golang.org/", "golang.org/x/",
 			"github.com/gogo/protobuf", "github.com/golang/protobuf", "github.com/grpc-ecosystem/grpc-gateway",

@@ -208,8 +208,8 @@ func TestWrongUse(t *testing.T) {
 		message string
 		args    []string
 	}{
-		{`unknown scheme "carrier-pigeon"; supported: etcd://, memory://, postgres://, postgresql://, redis://, rediss://`, []string{"-store", "carrier-pigeon://user:secret@host"}},
-		{"-store is not a URL; supported: etcd://, memory://, postgres://, postgresql://, redis://, rediss://", []string{"-store", "user:secret@memory"}},
+		{`unknown scheme "carrier-pigeon"; supported: etcd://, memory://, postgres://, postgresql://, redis://, rediss://, zk://`, []string{"-store", "carrier-pigeon://user:secret@host"}},
+		{"-store is not a URL; supported: etcd://, memory://, postgres://, postgresql://, redis://, rediss://, zk://", []string{"-store", "user:secret@memory"}},
 		{"no such file", []string{"-file", filepath.Join(t.TempDir(), "none")}},
 		{"is a directory", []string{"-file", t.TempDir()}},
 		{"-workers is 0", []string{"-workers", "0"}},

@@ -13,6 +13,7 @@ import (
 	"github.com/dlock-go/dlock/store/etcd"
 	"github.com/dlock-go/dlock/store/postgres"
 	"github.com/dlock-go/dlock/store/redis"
+	"github.com/dlock-go/dlock/store/zookeeper"
 )
 
 // openers say how each kind of store is opened, by the scheme of its URL.
@@ -22,6 +23,7 @@ var openers = map[string]func(ctx context.Context, url string) (store.Store, err
 	"etcd":       func(_ context.Context, url string) (store.Store, error) { return etcd.Open(url) },
 	"postgres":   openPostgres,
 	"postgresql": openPostgres,
+	"zk":         func(_ context.Context, url string) (store.Store, error) { return zookeeper.Open(url) },
 }
 
 func openRedis(_ context.Context, url string) (store.Store, error) { return redis.Open(url) }
