@@ -248,7 +248,7 @@ func TestKilledRunTakesItsCommandAlong(t *testing.T) {
 func TestKilledCommandFreesTheLock(t *testing.T) {
 	t.Parallel()
 	url := redistest.Start(t).URL()
-	r := start(t, dlock(t, url, "run", "--ttl=10m", "k", "--", "sh", "-c", "echo pid $$; sleep 600"))
+	r := start(t, dlock(t, url, "run", "--ttl=10m", "k", "--", "sh", "-c", "echo pid $$; exec sleep 600"))
 	pid, err := strconv.Atoi(r.says("pid"))
 	require.NoError(t, err)
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
