@@ -1,16 +1,34 @@
 package redis
 
 import (
-	"errors"
 	"fmt"
-	"time"
 
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/quorum"
 )
 
-// stragglers is how long OpenQuorum waits for a minority that does not answer.
-const stragglers = time.Second
+// Node is a store whose server may be down when it is opened, as nodes of a quorum may.
+type Node = quorum.Redialer
+
+// OpenNode returns a handle on the server of a URL as [Open] takes it, at once and
+// whether or not the server can be reached. An error says what is wrong with the URL.
+// For a server of a quorum that has options: quorum.NewWithOptions takes nodes.
+func OpenNode(rawURL string) (*Node, error) {
+	_, opts, err := parseURL(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := New(noClient{}, opts); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalidURL, err)
+	}
+	return quorum.Redial(func() (quorum.Dialed, error) {
+		s, err := Open(rawURL)
+		if err != nil {
+			return nil, err
+		}
+		return s, nil
+	}, minTTL), nil
+}
 
 // OpenQuorum returns a quorum over several independent Redis masters, each given
 // by a URL as [Open] takes it: three or more, an odd number. It blocks until all
@@ -38,46 +56,13 @@ func OpenQuorum(urls ...string) (*quorum.Store, error) {
 		}
 		nodes, stores = append(nodes, n), append(stores, n)
 	}
-	if err := awaitMajority(nodes); err != nil {
+	if err := quorum.AwaitMajority(nodes); err != nil {
 		closeAll()
-		return nil, err
+		return nil, fmt.Errorf("redis: %w", err)
 	}
 	q, err := quorum.NewWithOptions(&quorum.Options{Own: true}, stores...)
 	if err != nil {
 		closeAll()
 	}
 	return q, err
-}
-
-// awaitMajority waits until each node has been tried once, or a majority is
-// connected and the others had their time.
-func awaitMajority(nodes []*Node) error {
-	tried := make(chan *Node, len(nodes))
-	for _, n := range nodes {
-		go func() { <-n.tried; tried <- n }()
-	}
-	var errs []error
-	var late <-chan time.Time
-	connected := 0
-	for i := range nodes {
-		select {
-		case n := <-tried:
-			if _, err := n.now(); err == nil {
-				connected++
-			} else {
-				errs = append(errs, err)
-			}
-		case <-late:
-			return nil
-		}
-		if connected > len(nodes)/2 && late == nil && i < len(nodes)-1 {
-			timer := time.NewTimer(stragglers)
-			defer timer.Stop()
-			late = timer.C
-		}
-	}
-	if connected > len(nodes)/2 || len(nodes) == 0 {
-		return nil
-	}
-	return fmt.Errorf("redis: no majority of the servers can be reached: %w", errors.Join(errs...))
 }
