@@ -75,6 +75,9 @@ func New(s store.Store, opts *Options) (*Client, error) {
 	if err != nil {
 		return nil, &Error{Op: "new", Err: err}
 	}
+	if resolved.Observer != nil {
+		s = &observedStore{s, resolved.Observer}
+	}
 	c := &Client{opts: resolved, minTTL: minTTL, log: resolved.Logger}
 	cfg := core.Config{
 		Store:      s,

@@ -51,6 +51,9 @@ var (
 	// ErrUnavailable: the store gave no usable answer for as long as the call could
 	// wait for one. The last error of the store is wrapped beside it.
 	ErrUnavailable = request.ErrUnavailable
+	// ErrUnsupported: the store does not have the ability that the call needs, such as
+	// to list names. It matches errors.ErrUnsupported too.
+	ErrUnsupported = store.ErrUnsupported
 )
 
 var (

@@ -33,6 +33,7 @@ func TestImports(t *testing.T) {
 		"/fence":            nil,
 		"/fence/redisfence": {rueidis, "golang.org/x/sys"},
 		"/watchdog":         {wheel},
+		"/otel":             {wheel, "go.opentelemetry.io/", "github.com/go-logr/", "github.com/cespare/xxhash"},
 		"/conformance":      nil,
 	}
 	for pkg, roots := range allowed {

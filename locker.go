@@ -67,6 +67,13 @@ func (l *locker) acquire(ctx context.Context, wait bool) (*Hold, error) {
 	if l.config.err != nil {
 		return nil, l.config.err
 	}
+	if l.client.opts.Observer != nil {
+		return l.observedAcquire(ctx, wait)
+	}
+	return l.take(ctx, wait)
+}
+
+func (l *locker) take(ctx context.Context, wait bool) (*Hold, error) {
 	owner, known := l.owner, l.acts
 	if !known {
 		owner, known = OwnerFrom(ctx)

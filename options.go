@@ -71,6 +71,9 @@ type Options struct {
 	// not tell, on their callers' goroutines. A trouble that lasts is logged when it
 	// begins and when it ends, or at growing intervals, not at each try. Default silent.
 	Logger *slog.Logger
+	// Observer sees locks, holds and calls of the store, for metrics and traces.
+	// Default none, which costs nothing.
+	Observer Observer
 	// Label is shown by the store's Inspect to say which process holds, at most 128
 	// bytes. Default the host's name and the process id.
 	Label string
@@ -209,8 +212,8 @@ func (c *Client) config(name string, opts []LockOption) *lockConfig {
 }
 
 func (k *lockConfig) check(minTTL time.Duration) error {
-	if k.Name == "" || len(k.Name) > MaxNameLen {
-		return fmt.Errorf("%w: %d bytes, 1 to %d are allowed", ErrInvalidName, len(k.Name), MaxNameLen)
+	if err := validName(k.Name); err != nil {
+		return err
 	}
 	if k.MaxHold < 0 {
 		return fmt.Errorf("%w: MaxHold %v is negative", ErrInvalidTTL, k.MaxHold)

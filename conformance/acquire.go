@@ -117,7 +117,7 @@ var acquireCases = []testCase{
 			a.hold()
 			h.rely(h.last, h.ttl)
 			a.renew(h.long)
-			h.rely(span{}, h.long)
+			h.rely(callTime{}, h.long)
 			a.hold()
 			h.after(h.last, h.ttl)
 			h.exclusive("B").refused(store.ErrHeld)
@@ -188,7 +188,7 @@ const longOwner = "o23456789-123456789-123456789-123456789-123456789-123456789-1
 
 // wantRetry wants Retry to be positive and not later than the end of a hold of
 // d that the call s took, give or take what staggers the waiters.
-func (h *harness) wantRetry(c *claim, g store.Grant, s span, d time.Duration) {
+func (h *harness) wantRetry(c *claim, g store.Grant, s callTime, d time.Duration) {
 	stagger := h.lag + 100*time.Millisecond
 	if atMost := d - (h.last.sent - s.answered) + stagger; g.Retry <= 0 || g.Retry > atMost {
 		c.wrong("0 < retry <= %v; got retry %v", atMost, g.Retry)

@@ -105,7 +105,7 @@ var buryCases = []testCase{
 		name: "ends",
 		says: saysBuryEnds,
 		run: func(h *harness) {
-			a := h.exclusive("A").lease(2 * h.ttl).place(h.ttl)
+			a := h.exclusive("A").lease(2 * h.ttl).waitTTL(h.ttl)
 			a.hold()
 			h.rely(h.last, 2*h.ttl)
 			a.bury()

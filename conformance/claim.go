@@ -31,18 +31,18 @@ func (h *harness) claim(label string, mode store.Mode) *claim {
 	}}
 }
 
-func (c *claim) on(name string) *claim        { c.req.Name = name; return c }
-func (c *claim) lease(d time.Duration) *claim { c.req.TTL = d; return c }
-func (c *claim) place(d time.Duration) *claim { c.req.WaitTTL = d; return c }
-func (c *claim) span(tokens int) *claim       { c.req.Tokens = tokens; return c }
-func (c *claim) fixed() *claim                { c.req.Fixed = true; return c }
-func (c *claim) waiting() *claim              { c.req.Queue = true; return c }
-func (c *claim) impatient() *claim            { c.req.Queue = false; return c }
-func (c *claim) through(s store.Store) *claim { c.via = s; return c }
-func (c *claim) label(s string) *claim        { c.req.Label = s; return c }
-func (c *claim) owned(owner string) *claim    { c.req.Owner = owner; return c }
-func (c *claim) withID(id string) *claim      { c.req.ID = id; return c }
-func (c *claim) ref() store.Ref               { return c.refFor(c.req.TTL) }
+func (c *claim) on(name string) *claim          { c.req.Name = name; return c }
+func (c *claim) lease(d time.Duration) *claim   { c.req.TTL = d; return c }
+func (c *claim) waitTTL(d time.Duration) *claim { c.req.WaitTTL = d; return c }
+func (c *claim) tokens(tokens int) *claim       { c.req.Tokens = tokens; return c }
+func (c *claim) fixed() *claim                  { c.req.Fixed = true; return c }
+func (c *claim) waiting() *claim                { c.req.Queue = true; return c }
+func (c *claim) impatient() *claim              { c.req.Queue = false; return c }
+func (c *claim) through(s store.Store) *claim   { c.via = s; return c }
+func (c *claim) label(s string) *claim          { c.req.Label = s; return c }
+func (c *claim) owned(owner string) *claim      { c.req.Owner = owner; return c }
+func (c *claim) withID(id string) *claim        { c.req.ID = id; return c }
+func (c *claim) ref() store.Ref                 { return c.refFor(c.req.TTL) }
 func (c *claim) refFor(d time.Duration) store.Ref {
 	r := c.req
 	return store.Ref{Name: r.Name, Owner: r.Owner, ID: r.ID, Mode: r.Mode, TTL: d}

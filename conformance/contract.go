@@ -121,7 +121,7 @@ var contractCases = []testCase{
 		name: "buried again",
 		says: saysRebury,
 		run: func(h *harness) {
-			a := h.exclusive("A").lease(h.ttl).place(h.ttl)
+			a := h.exclusive("A").lease(h.ttl).waitTTL(h.ttl)
 			a.buryAbsent()
 			first := h.last
 			h.before(first, h.ttl)
@@ -137,7 +137,7 @@ var contractCases = []testCase{
 		name: "sibling lasts a WaitTTL",
 		says: saysSibling, needs: fair,
 		run: func(h *harness) {
-			a, w, w2 := h.exclusive("A"), h.exclusive("W"), h.exclusive("W").place(h.ttl)
+			a, w, w2 := h.exclusive("A"), h.exclusive("W"), h.exclusive("W").waitTTL(h.ttl)
 			a.hold()
 			w.queue()
 			w2.queue()

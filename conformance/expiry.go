@@ -17,7 +17,7 @@ const (
 func (h *harness) oneLastsLongest(first bool) {
 	longer := 2*h.ttl + h.lag
 	for _, others := range [][]string{{"B"}, {"B", "C"}} {
-		var long span
+		var long callTime
 		one := func() {
 			h.shared("A").lease(longer).hold()
 			long = h.last
@@ -263,7 +263,7 @@ var expiryCases = []testCase{
 		name: "longest lease",
 		says: "Each TTL and WaitTTL is at least MinTTL and at most 366 days.",
 		run: func(h *harness) {
-			a := h.exclusive("A").lease(longest).place(longest)
+			a := h.exclusive("A").lease(longest).waitTTL(longest)
 			if g := a.hold(); g.TTL <= h.long || g.TTL > longest {
 				a.wrong("TTL=%v or a little less", longest)
 			}

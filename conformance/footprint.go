@@ -49,7 +49,7 @@ var footprintCases = []testCase{
 		says: saysFootprint, needs: footprint | alone,
 		run: func(h *harness) {
 			before := h.count()
-			var last span
+			var last callTime
 			for i := range h.rounds(40) {
 				h.exclusive("A").on(fmt.Sprintf("%s/%d", h.name, i)).lease(h.ttl).hold()
 				last = h.last
@@ -64,7 +64,7 @@ var footprintCases = []testCase{
 		run: func(h *harness) {
 			before := h.count()
 			for i := range h.rounds(40) {
-				c := h.exclusive("A").on(fmt.Sprintf("%s/%d", h.name, i)).lease(h.ttl).place(h.ttl)
+				c := h.exclusive("A").on(fmt.Sprintf("%s/%d", h.name, i)).lease(h.ttl).waitTTL(h.ttl)
 				c.buryAbsent()
 			}
 			h.after(h.last, h.ttl)

@@ -35,7 +35,7 @@ type harness struct {
 	stops       []func()
 	resumes     []func() // of stalls
 	tb          testing.TB
-	last        span // of the latest call
+	last        callTime // of the latest call
 
 	mu        sync.Mutex
 	start     time.Time
@@ -54,8 +54,8 @@ type harness struct {
 	changed   chan struct{} // closed at each new event
 }
 
-// span is when a call was sent and when its answer came.
-type span struct{ sent, answered time.Duration }
+// callTime is when a call was sent and when its answer came.
+type callTime struct{ sent, answered time.Duration }
 
 // heard is an event and the handle that it came through.
 type heard struct {
@@ -175,14 +175,14 @@ func (h *harness) sleep(d time.Duration) {
 
 // before waits until just before what lasts d from the call s can end, and
 // makes the case repeat if what it sees from now on comes too late.
-func (h *harness) before(s span, d time.Duration) {
+func (h *harness) before(s callTime, d time.Duration) {
 	h.inTime()
 	h.sleep(s.sent + d - h.tick - h.now())
 	h.setRelied(s.sent + d)
 }
 
 // rely says that the checks from now on need what lasts d from the call s.
-func (h *harness) rely(s span, d time.Duration) {
+func (h *harness) rely(s callTime, d time.Duration) {
 	h.inTime()
 	h.setRelied(s.sent + d)
 }
@@ -213,14 +213,14 @@ func (h *harness) inTime() {
 }
 
 // after waits until what lasts d from the call s has certainly ended.
-func (h *harness) after(s span, d time.Duration) {
+func (h *harness) after(s callTime, d time.Duration) {
 	h.inTime()
 	h.sleep(s.answered + d + h.lag - h.now())
 	h.setRelied(0)
 }
 
-// owner returns the owner that a label stands for in this case. A label in
-// quotes-free printable form stays readable in Short.
+// owner returns the owner that a label stands for in this case. A printable
+// label without quotes stays readable in store.Short.
 func (h *harness) owner(label string) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -100,7 +100,7 @@ var inspectCases = []testCase{
 		name: "last token",
 		says: "last token issued, by a counter that may serve other names too",
 		run: func(h *harness) {
-			a := h.exclusive("A").span(3)
+			a := h.exclusive("A").tokens(3)
 			a.hold()
 			if s := h.inspect(h.name); s.Token < a.behind()-1 {
 				h.failf(fmtToken("not less than", a.behind()-1), "State.Token %d", s.Token)

@@ -11,7 +11,7 @@ var placeCases = []testCase{
 		says: saysPlace, needs: fair,
 		run: func(h *harness) {
 			h.exclusive("A").hold()
-			w := h.exclusive("W").place(2 * h.ttl)
+			w := h.exclusive("W").waitTTL(2 * h.ttl)
 			w.queue()
 			place := h.last
 			h.before(place, 2*h.ttl)
@@ -25,7 +25,7 @@ var placeCases = []testCase{
 		says: saysPlace, needs: fair,
 		run: func(h *harness) {
 			h.exclusive("A").hold()
-			w := h.exclusive("W").place(2 * h.ttl)
+			w := h.exclusive("W").waitTTL(2 * h.ttl)
 			w.queue()
 			first := h.last
 			h.sleep(h.ttl)
@@ -51,7 +51,7 @@ var placeCases = []testCase{
 		says: "Each says that this call changed nothing, except ErrUpgrade and ErrLost, as stated there.", needs: fair,
 		run: func(h *harness) {
 			h.exclusive("A").hold()
-			w := h.exclusive("W").place(2 * h.ttl)
+			w := h.exclusive("W").waitTTL(2 * h.ttl)
 			w.queue()
 			place := h.last
 			h.sleep(h.ttl)
@@ -75,7 +75,7 @@ var placeCases = []testCase{
 		name: "dead head is skipped",
 		says: "An entry whose deadline is not after the store's present is dead, and every operation treats it as absent.", needs: fair,
 		run: func(h *harness) {
-			a, dead, w := h.exclusive("A"), h.exclusive("D").place(h.ttl), h.exclusive("W")
+			a, dead, w := h.exclusive("A"), h.exclusive("D").waitTTL(h.ttl), h.exclusive("W")
 			a.hold()
 			dead.queue()
 			place := h.last
@@ -90,7 +90,7 @@ var placeCases = []testCase{
 		name: "dead waiter is granted nothing",
 		says: "An entry whose deadline is not after the store's present is dead, and every operation treats it as absent.", needs: fair,
 		run: func(h *harness) {
-			a, dead := h.exclusive("A"), h.exclusive("D").place(h.ttl)
+			a, dead := h.exclusive("A"), h.exclusive("D").waitTTL(h.ttl)
 			a.hold()
 			dead.queue()
 			h.after(h.last, h.ttl)
@@ -105,7 +105,7 @@ var placeCases = []testCase{
 		says: "Position int // place in the queue: 1 is the head", needs: fair,
 		run: func(h *harness) {
 			h.exclusive("A").hold()
-			h.exclusive("D").place(h.ttl).queue()
+			h.exclusive("D").waitTTL(h.ttl).queue()
 			h.after(h.last, h.ttl)
 			if w := h.exclusive("W"); w.queue().Position != 1 {
 				w.wrong("position=1, for who was before is dead")
@@ -119,7 +119,7 @@ var placeCases = []testCase{
 			end := 2*h.ttl + h.lag
 			h.exclusive("A").lease(end).hold()
 			held := h.last
-			w1, w2 := h.exclusive("W1").place(h.ttl), h.exclusive("W2")
+			w1, w2 := h.exclusive("W1").waitTTL(h.ttl), h.exclusive("W2")
 			w1.queue()
 			place := h.last
 			w2.queue()
@@ -134,7 +134,7 @@ var placeCases = []testCase{
 		name: "dead writer among readers",
 		says: "An entry whose deadline is not after the store's present is dead, and every operation treats it as absent.", needs: fair,
 		run: func(h *harness) {
-			a, r1, dead, r2 := h.exclusive("A"), h.shared("R1"), h.exclusive("D").place(h.ttl), h.shared("R2")
+			a, r1, dead, r2 := h.exclusive("A"), h.shared("R1"), h.exclusive("D").waitTTL(h.ttl), h.shared("R2")
 			a.hold()
 			r1.queue()
 			dead.queue()
@@ -151,7 +151,7 @@ var placeCases = []testCase{
 		name: "dead writer no longer blocks readers",
 		says: "no live waiter is ahead of it", needs: fair,
 		run: func(h *harness) {
-			a, dead, r := h.shared("A"), h.exclusive("D").place(h.ttl), h.shared("R")
+			a, dead, r := h.shared("A"), h.exclusive("D").waitTTL(h.ttl), h.shared("R")
 			a.hold()
 			dead.queue()
 			place := h.last
@@ -163,7 +163,7 @@ var placeCases = []testCase{
 		name: "dead id asks again at the end",
 		says: "An entry whose deadline is not after the store's present is dead, and every operation treats it as absent.", needs: fair,
 		run: func(h *harness) {
-			a, dead, w := h.exclusive("A"), h.exclusive("D").place(h.ttl), h.exclusive("W")
+			a, dead, w := h.exclusive("A"), h.exclusive("D").waitTTL(h.ttl), h.exclusive("W")
 			a.hold()
 			dead.queue()
 			place := h.last
@@ -179,7 +179,7 @@ var placeCases = []testCase{
 		says: "ErrLost says that there was none", needs: fair,
 		run: func(h *harness) {
 			h.exclusive("A").hold()
-			w := h.exclusive("W").place(h.ttl)
+			w := h.exclusive("W").waitTTL(h.ttl)
 			w.queue()
 			h.after(h.last, h.ttl)
 			w.releaseLost()
@@ -194,7 +194,7 @@ var placeCases = []testCase{
 			held := h.last
 			h.rely(held, 5*h.ttl)
 			var before store.Grant
-			var asked span
+			var asked callTime
 			for i, c := range []*claim{h.exclusive("W1"), h.exclusive("W2"), h.exclusive("W3")} {
 				g := c.queue()
 				h.wantRetry(c, g, held, 5*h.ttl)

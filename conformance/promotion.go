@@ -10,7 +10,7 @@ var promotionCases = []testCase{
 		name: "lasts WaitTTL",
 		says: saysPromoted, needs: fair,
 		run: func(h *harness) {
-			a, w := h.exclusive("A"), h.exclusive("W").place(2*h.ttl)
+			a, w := h.exclusive("A"), h.exclusive("W").waitTTL(2*h.ttl)
 			a.hold()
 			w.queue()
 			h.rely(h.last, 2*h.ttl)
@@ -27,7 +27,7 @@ var promotionCases = []testCase{
 		name: "does not inherit the age of its place",
 		says: saysPromoted, needs: fair,
 		run: func(h *harness) {
-			a, w := h.exclusive("A"), h.exclusive("W").place(2*h.ttl)
+			a, w := h.exclusive("A"), h.exclusive("W").waitTTL(2*h.ttl)
 			a.hold()
 			w.queue()
 			place := h.last
@@ -46,7 +46,7 @@ var promotionCases = []testCase{
 			late := h.ttl + h.lag
 			end := late + h.ttl
 			a := h.exclusive("A").lease(end)
-			w1, w2 := h.exclusive("W1").place(end), h.exclusive("W2").place(end)
+			w1, w2 := h.exclusive("W1").waitTTL(end), h.exclusive("W2").waitTTL(end)
 			a.hold()
 			head := h.last
 			w1.queue()
@@ -65,7 +65,7 @@ var promotionCases = []testCase{
 		name: "renewed to its TTL",
 		says: saysPromoted, needs: fair,
 		run: func(h *harness) {
-			a, w := h.exclusive("A"), h.exclusive("W").place(h.ttl).lease(3*h.ttl)
+			a, w := h.exclusive("A"), h.exclusive("W").waitTTL(h.ttl).lease(3*h.ttl)
 			a.hold()
 			w.queue()
 			h.rely(h.last, h.ttl)
@@ -79,7 +79,7 @@ var promotionCases = []testCase{
 		name: "asked again reaches its TTL",
 		says: saysPromoted, needs: fair,
 		run: func(h *harness) {
-			a, w := h.exclusive("A"), h.exclusive("W").place(h.ttl).lease(3*h.ttl)
+			a, w := h.exclusive("A"), h.exclusive("W").waitTTL(h.ttl).lease(3*h.ttl)
 			a.hold()
 			w.queue()
 			h.rely(h.last, h.ttl)
@@ -93,7 +93,7 @@ var promotionCases = []testCase{
 		name: "fixed reaches its TTL once",
 		says: "a hint: the hold reaches its TTL once and is not renewed after that. A store may ignore it and never refuses a renewal because of it", needs: fair,
 		run: func(h *harness) {
-			a, w := h.exclusive("A"), h.exclusive("W").place(h.ttl).lease(3*h.ttl).fixed()
+			a, w := h.exclusive("A"), h.exclusive("W").waitTTL(h.ttl).lease(3*h.ttl).fixed()
 			a.hold()
 			w.queue()
 			h.rely(h.last, h.ttl)
@@ -110,7 +110,7 @@ var promotionCases = []testCase{
 		name: "dead waiter costs its WaitTTL",
 		says: "So a waiter whose client has died costs the other owners at most its WaitTTL.", needs: fair,
 		run: func(h *harness) {
-			a, dead, w := h.exclusive("A"), h.exclusive("D").place(2*h.ttl), h.exclusive("W")
+			a, dead, w := h.exclusive("A"), h.exclusive("D").waitTTL(2*h.ttl), h.exclusive("W")
 			a.hold()
 			dead.queue()
 			h.rely(h.last, 2*h.ttl)

@@ -105,7 +105,7 @@ var raisingCases = []testCase{
 			// A counter may serve many names, and tokens of others are in nobody's way.
 			a := h.exclusive("A")
 			token := a.hold().Token + 5
-			h.exclusive("B").on(h.name + "/other").span(spanned).hold()
+			h.exclusive("B").on(h.name + "/other").tokens(spanned).hold()
 			a.wantRaised(token, 1, token)
 			a.wantReentry(token, 1)
 		},

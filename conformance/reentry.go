@@ -33,7 +33,7 @@ var reentryCases = []testCase{
 		name: "reserves no tokens",
 		says: "is how many of the Tokens asked for are not reserved from Token on, or may not be: 0 to Tokens-1",
 		run: func(h *harness) {
-			outer, inner := h.exclusive("A"), h.exclusive("A").span(spanned)
+			outer, inner := h.exclusive("A"), h.exclusive("A").tokens(spanned)
 			outer.hold()
 			inner.hold()
 			behind := inner.behind()

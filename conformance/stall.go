@@ -171,7 +171,7 @@ func (h *harness) during(name string, c storeCall) (took time.Duration, err erro
 
 // waitThrough makes a call while the store is stalled and resumes when what
 // lasts a TTL from s has certainly ended. It returns the call's error.
-func (h *harness) waitThrough(s span, c storeCall) (err error) {
+func (h *harness) waitThrough(s callTime, c storeCall) (err error) {
 	resume := h.stall()
 	done := make(chan error, 1)
 	end := h.traceCall(func() string { return "a call while the store is stalled" }, func() string { return describeError(err) })

@@ -87,7 +87,7 @@ var tokenCases = []testCase{
 		name: "span",
 		says: saysSpan,
 		run: func(h *harness) {
-			a := h.exclusive("A").span(spanned)
+			a := h.exclusive("A").tokens(spanned)
 			a.hold()
 			a.release()
 			h.exclusive("B").wantToken(a.behind())
@@ -97,7 +97,7 @@ var tokenCases = []testCase{
 		name: "span of a shared hold",
 		says: saysSpan,
 		run: func(h *harness) {
-			a := h.shared("A").span(spanned)
+			a := h.shared("A").tokens(spanned)
 			a.hold()
 			h.shared("B").wantToken(a.behind())
 		},
@@ -106,7 +106,7 @@ var tokenCases = []testCase{
 		name: "span of a promoted hold",
 		says: saysSpan, needs: fair,
 		run: func(h *harness) {
-			a, w := h.exclusive("A"), h.exclusive("W").span(spanned)
+			a, w := h.exclusive("A"), h.exclusive("W").tokens(spanned)
 			a.hold()
 			w.queue()
 			a.release()
@@ -119,7 +119,7 @@ var tokenCases = []testCase{
 		name: "span that an event tells of",
 		says: "With an ID and a Token: that request was granted, with that token. ... how many of the Tokens asked for were not reserved", needs: fair,
 		run: func(h *harness) {
-			a, w := h.exclusive("A"), h.exclusive("W").span(spanned)
+			a, w := h.exclusive("A"), h.exclusive("W").tokens(spanned)
 			a.hold()
 			w.queue()
 			a.release()
@@ -138,7 +138,7 @@ var tokenCases = []testCase{
 		name: "span of an upgrade",
 		says: saysSpan,
 		run: func(h *harness) {
-			read, up := h.shared("A"), h.exclusive("A").span(spanned)
+			read, up := h.shared("A"), h.exclusive("A").tokens(spanned)
 			read.hold()
 			up.hold()
 			up.release()
@@ -150,10 +150,10 @@ var tokenCases = []testCase{
 		name: "span counts as issued",
 		says: "Queued: the last token issued for this name so far", needs: fair,
 		run: func(h *harness) {
-			a, w := h.exclusive("A").span(spanned), h.exclusive("W")
+			a, w := h.exclusive("A").tokens(spanned), h.exclusive("W")
 			a.hold()
 			if w.queue().Token < a.behind()-1 {
-				w.wrong("a token not less than %d, the last of the holder's span", a.behind()-1)
+				w.wrong("a token not less than %d, the last of the holder's callTime", a.behind()-1)
 			}
 		},
 	},

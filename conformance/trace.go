@@ -71,7 +71,7 @@ func (h *harness) traceCall(text, result func() string) (end func()) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		l.until, l.done = now, true
-		h.last = span{l.at, l.until}
+		h.last = callTime{l.at, l.until}
 	}
 }
 

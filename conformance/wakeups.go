@@ -36,7 +36,7 @@ var wakeupCases = []testCase{
 		name: "same token as the answer",
 		says: saysEvent, needs: fair,
 		run: func(h *harness) {
-			a, w := h.exclusive("A"), h.exclusive("W").span(3)
+			a, w := h.exclusive("A"), h.exclusive("W").tokens(3)
 			a.hold()
 			w.queue()
 			a.release()

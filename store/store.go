@@ -115,6 +115,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -162,6 +163,11 @@ var (
 	// ErrClosed: the handle was closed.
 	ErrClosed = errors.New("closed")
 )
+
+// ErrUnsupported: the store does not have this optional ability. A store that wraps
+// another one returns it where the other one lacks the ability. It matches
+// [errors.ErrUnsupported].
+var ErrUnsupported = fmt.Errorf("%w by this store", errors.ErrUnsupported)
 
 // Store keeps locks. A Store value is one handle on the locks, such as one
 // process has. Two handles on the same locks see each other's holds.

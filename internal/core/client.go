@@ -99,6 +99,9 @@ func (c *Client) close() error {
 	return nil
 }
 
+// Notify has f called soon, on a goroutine that also calls the logger.
+func (c *Client) Notify(f func()) { c.logs.add(f) }
+
 // Closing returns a channel that is closed when Close has begun.
 func (c *Client) Closing() <-chan struct{} { return c.closing }
 

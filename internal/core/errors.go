@@ -23,10 +23,10 @@ var (
 
 // The causes of a loss. Each is store.ErrLost.
 var (
-	errDeadline = fmt.Errorf("%w: deadline passed without a confirmed renewal", store.ErrLost)
-	errFixed    = fmt.Errorf("%w: its lease ran out and is not renewed", store.ErrLost)
-	errMaxHold  = fmt.Errorf("%w: MaxHold reached", store.ErrLost)
-	errGone     = fmt.Errorf("%w: the store says it is gone", store.ErrLost)
+	ErrDeadline   = fmt.Errorf("%w: deadline passed without a confirmed renewal", store.ErrLost)
+	ErrFixedEnded = fmt.Errorf("%w: its lease ran out and is not renewed", store.ErrLost)
+	ErrMaxHold    = fmt.Errorf("%w: MaxHold reached", store.ErrLost)
+	ErrGone       = fmt.Errorf("%w: the store says it is gone", store.ErrLost)
 )
 
 // withCause adds to the error of a context the cause of its end, if that says more.

@@ -37,13 +37,13 @@ type Handle struct {
 	owner *ownerHold
 
 	// Guarded by the shard.
-	next, prev *Handle                 // among the handles of the ownerHold that hold
-	err        error                   // why it is held no longer; nil while it is
-	done       chan struct{}           // made when first asked for
-	inDo       context.CancelCauseFunc // of the one context that Do made
-	contexts   map[context.Context]context.CancelCauseFunc
-	onLost     func() // see OnLost
-	delivered  bool   // its caller has it: its loss is told
+	next, prev *Handle                         // among the handles of the ownerHold that hold
+	err        error                           // why it is held no longer; nil while it is
+	done       chan struct{}                   // made when first asked for
+	inDo       context.CancelCauseFunc         // of the one context that Do made
+	atEnd      map[any]context.CancelCauseFunc // by context, or by the key of AtEnd
+	onLost     func()                          // see OnLost
+	delivered  bool                            // its caller has it: its loss is told
 	unlocked   bool
 
 	ended atomic.Bool // err is set; lets Live be read without the shard
@@ -225,17 +225,36 @@ func (h *Handle) attach(ctx context.Context, cancel context.CancelCauseFunc, inD
 	case inDo:
 		h.inDo = cancel
 		return nil
-	case h.contexts == nil:
-		h.contexts = make(map[context.Context]context.CancelCauseFunc)
+	case h.atEnd == nil:
+		h.atEnd = make(map[any]context.CancelCauseFunc)
 	}
-	h.contexts[ctx] = cancel
+	h.atEnd[ctx] = cancel
 	// A hold may outlive many contexts; each takes itself out when it ends first.
 	context.AfterFunc(ctx, func() {
 		sh.mu.Lock()
 		defer sh.mu.Unlock()
-		delete(h.contexts, ctx)
+		delete(h.atEnd, ctx)
 	})
 	return nil
+}
+
+// AtEnd has f called once with the reason when the handle ends, on the goroutine that
+// ends it. key distinguishes it from other calls of AtEnd. f must not block or call
+// the client.
+func (h *Handle) AtEnd(key any, f func(error)) {
+	sh := h.shard()
+	sh.mu.Lock()
+	over := h.err
+	if over == nil {
+		if h.atEnd == nil {
+			h.atEnd = make(map[any]context.CancelCauseFunc)
+		}
+		h.atEnd[key] = f
+	}
+	sh.mu.Unlock()
+	if over != nil {
+		f(over)
+	}
 }
 
 // OnLost has f called once if the handle is lost, on the goroutine that declares

@@ -67,13 +67,13 @@ func (s *storeHold) lose(fx *effects) {
 func (s *storeHold) cause() error {
 	switch cause, _ := s.lease.Cause(); {
 	case cause == watchdog.ToldLost:
-		return errGone
+		return ErrGone
 	case cause == watchdog.CapReached:
-		return errMaxHold
+		return ErrMaxHold
 	case s.place.config.Fixed:
-		return errFixed
+		return ErrFixedEnded
 	default:
-		return errDeadline
+		return ErrDeadline
 	}
 }
 
@@ -100,10 +100,10 @@ func (fx *effects) end(h *Handle, err error) {
 	} else if h.inDo != nil {
 		fx.cancels = append(fx.cancels, cancellation{h.inDo, err})
 	}
-	for _, cancel := range h.contexts {
+	for _, cancel := range h.atEnd {
 		fx.cancels = append(fx.cancels, cancellation{cancel, err})
 	}
-	h.contexts = nil
+	h.atEnd = nil
 	if h.onLost != nil && errors.Is(err, store.ErrLost) {
 		fx.onLost = append(fx.onLost, h.onLost)
 	}

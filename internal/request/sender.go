@@ -62,6 +62,19 @@ func (d *Sender) Renew(ctx context.Context, refs []store.Ref) []error {
 	return d.store.Renew(ctx, refs)
 }
 
+// Look makes one call of the store that is about no request. Its context has the
+// values of ctx, and ends with ctx, the timeout or Close. An error that says unknown
+// matches ErrUnavailable.
+func (d *Sender) Look(ctx context.Context, timeout time.Duration, call func(context.Context) error) error {
+	bounded := &callContext{caller: ctx, shared: d.acquires.within(time.Now(), timeout)}
+	defer bounded.end()
+	err := call(bounded)
+	if err == nil || Certain(err) || errors.Is(err, store.ErrUnsupported) {
+		return err
+	}
+	return unavailable(explain(err, bounded.Err() != nil, timeout))
+}
+
 // release makes one call to release ref.
 func (d *Sender) release(ref store.Ref, now time.Time, timeout time.Duration) error {
 	ctx := d.releases.within(now, timeout)

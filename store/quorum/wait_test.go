@@ -190,8 +190,8 @@ func TestContention(t *testing.T) {
 	}
 }
 
-// TestMinorityCostsAtMostATimeout: dead, hung or slow, alone and as a holder's.
-func TestMinorityCostsAtMostATimeout(t *testing.T) {
+// TestFault21MinorityCostsAtMostATimeout: dead, hung or slow, alone and as a holder's.
+func TestFault21MinorityCostsAtMostATimeout(t *testing.T) {
 	for name, fault := range map[string]faultstore.Fault{"dead": down, "hung": faultstore.Mute(), "slow": faultstore.DelayReply(time.Second)} {
 		for _, nodes := range []int{3, 5} {
 			t.Run(fmt.Sprint(name, " of ", nodes), func(t *testing.T) {

@@ -1,0 +1,220 @@
+package dlock_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/coretest"
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/memory"
+)
+
+// record keeps what an observer saw.
+type record struct {
+	mu     sync.Mutex
+	begun  int // Begin calls less End calls
+	locks  []dlock.LockEvent
+	holds  []dlock.HoldEvent
+	calls  []dlock.CallEvent
+	within []string // the lock that each call of the store was made within
+}
+
+type beganBy struct{}
+
+func (r *record) begin(ctx context.Context, what string) context.Context {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.begun++
+	return context.WithValue(ctx, beganBy{}, what)
+}
+
+func (r *record) end(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.begun--
+	f()
+}
+
+func (r *record) BeginLock(ctx context.Context, op, name string) context.Context {
+	return r.begin(ctx, op+" "+name)
+}
+
+func (r *record) EndLock(ctx context.Context, e dlock.LockEvent) {
+	r.end(func() { r.locks = append(r.locks, e) })
+}
+
+func (r *record) EndHold(e dlock.HoldEvent) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.holds = append(r.holds, e)
+}
+
+func (r *record) BeginCall(ctx context.Context, op, _ string) context.Context {
+	by, _ := ctx.Value(beganBy{}).(string)
+	r.mu.Lock()
+	r.within = append(r.within, op+" in "+by)
+	r.mu.Unlock()
+	return r.begin(ctx, op)
+}
+
+func (r *record) EndCall(_ context.Context, e dlock.CallEvent) {
+	r.end(func() { r.calls = append(r.calls, e) })
+}
+
+func observed(t *testing.T, s store.Store, opts dlock.Options) (*dlock.Client, *record) {
+	r := new(record)
+	opts.Observer = r
+	c, err := dlock.New(s, &opts)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		c.Close()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		assert.Zero(t, r.begun, "a Begin has no End")
+	})
+	return c, r
+}
+
+func TestObserverSeesLocksHoldsAndCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, r := observed(t, memory.New(), dlock.Options{TTL: 3 * time.Second})
+		h, err := c.RWMutex("m").RLockContext(t.Context())
+		require.NoError(t, err)
+		_, err = c.Mutex("m").TryLockContext(t.Context())
+		require.ErrorIs(t, err, dlock.ErrHeld)
+		time.Sleep(1500 * time.Millisecond) // renews once
+		require.NoError(t, h.Unlock())
+
+		require.Len(t, r.locks, 2)
+		assert.Equal(t, dlock.LockEvent{Op: "rlock", Name: "m"}, r.locks[0])
+		assert.Equal(t, "trylock", r.locks[1].Op)
+		assert.ErrorIs(t, r.locks[1].Err, dlock.ErrHeld)
+		assert.Equal(t, []dlock.HoldEvent{{Name: "m", Shared: true, Held: 1500 * time.Millisecond}}, r.holds)
+		var ops []string
+		for _, e := range r.calls {
+			ops = append(ops, e.Op)
+			assert.Equal(t, "m", e.Name)
+			assert.Equal(t, 1, e.Names)
+		}
+		assert.Equal(t, []string{"acquire", "acquire", "renew", "release"}, ops)
+		assert.Equal(t, []string{"acquire in rlock m", "acquire in trylock m", "renew in ", "release in "}, r.within)
+	})
+}
+
+func TestObserverSeesWaitsAndNestedHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, r := observed(t, memory.New(), dlock.Options{})
+		m := c.Mutex("m")
+		err := m.Do(t.Context(), func(ctx context.Context) error {
+			var wait sync.WaitGroup
+			wait.Go(func() { m.Lock(); m.Unlock() })
+			defer func() { go wait.Wait() }()
+			time.Sleep(time.Second)
+			return m.Do(ctx, func(context.Context) error { return nil })
+		})
+		require.NoError(t, err)
+		synctest.Wait()
+		require.Len(t, r.holds, 3)
+		assert.True(t, r.holds[0].Nested)
+		assert.Equal(t, dlock.HoldEvent{Name: "m", Held: time.Second}, r.holds[1])
+		require.Len(t, r.locks, 3)
+		assert.Equal(t, time.Second, r.locks[2].Took, "the wait")
+	})
+}
+
+// The cause of each kind of loss is told, and a hold that Close ends is not lost.
+func TestObserverSeesLosses(t *testing.T) {
+	for name, x := range map[string]struct {
+		opts dlock.LockOption
+		lose func(*coretest.Spy)
+		want dlock.LossCause
+	}{
+		"deadline": {dlock.WithTTL(time.Second), func(s *coretest.Spy) { s.CutRenewals(coretest.Refuse) }, dlock.LostDeadline},
+		"fixed":    {dlock.WithoutRenewal(), func(*coretest.Spy) {}, dlock.LostFixed},
+		"max hold": {dlock.WithMaxHold(time.Second), func(*coretest.Spy) {}, dlock.LostMaxHold},
+		"gone":     {dlock.WithTTL(time.Second), func(s *coretest.Spy) { s.Store.(store.Breaker).Break(context.Background(), "m") }, dlock.LostGone},
+		"closed":   {dlock.WithTTL(time.Second), nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := coretest.NewSpy(memory.New())
+				c, r := observed(t, s, dlock.Options{TTL: time.Second})
+				_, err := c.Mutex("m", x.opts).LockContext(t.Context())
+				require.NoError(t, err)
+				if x.lose == nil {
+					c.Close()
+				} else {
+					x.lose(s)
+					time.Sleep(time.Second)
+				}
+				synctest.Wait()
+				require.Len(t, r.holds, 1)
+				assert.Equal(t, x.want, r.holds[0].Lost)
+			})
+		})
+	}
+}
+
+// A store of which a client is observed keeps what it can do, and says what it cannot.
+func TestObserverOfListAndBreak(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, r := observed(t, memory.New(), dlock.Options{})
+		_, err := c.Mutex("m").LockContext(t.Context())
+		require.NoError(t, err)
+		names, err := c.List(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, []string{"m"}, names)
+		state, err := c.Inspect(t.Context(), "m")
+		require.NoError(t, err)
+		assert.Len(t, state.Holders, 1)
+		n, err := c.Break(t.Context(), "m")
+		require.NoError(t, err)
+		assert.Equal(t, 1, n)
+		r.mu.Lock()
+		for i, op := range []string{"acquire", "list", "inspect", "break"} {
+			assert.Equal(t, op, r.calls[i].Op)
+		}
+		r.mu.Unlock()
+
+		plain, _ := observed(t, struct{ store.Store }{memory.New()}, dlock.Options{})
+		_, err = plain.List(t.Context())
+		assert.ErrorIs(t, err, dlock.ErrUnsupported)
+		_, err = plain.Break(t.Context(), "m")
+		assert.ErrorIs(t, err, dlock.ErrUnsupported)
+	})
+}
+
+// An observer that is stuck at the end of one lost hold delays no other loss.
+func TestObserverThatBlocksDelaysNoLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stuck := &stuckObserver{record: new(record), release: make(chan struct{})}
+		s := coretest.NewSpy(memory.New())
+		c, err := dlock.New(s, &dlock.Options{TTL: time.Second, Observer: stuck})
+		require.NoError(t, err)
+		a, err := c.Mutex("a").LockContext(t.Context())
+		require.NoError(t, err)
+		b, err := c.Mutex("b").LockContext(t.Context())
+		require.NoError(t, err)
+		s.CutRenewals(coretest.Refuse)
+		time.Sleep(time.Second)
+		assert.True(t, coretest.Closed(a.Done()) && coretest.Closed(b.Done()))
+		assert.True(t, errors.Is(a.Err(), dlock.ErrLost) && errors.Is(b.Err(), dlock.ErrLost))
+		close(stuck.release)
+		c.Close()
+	})
+}
+
+type stuckObserver struct {
+	*record
+	release chan struct{}
+}
+
+func (s *stuckObserver) EndHold(dlock.HoldEvent) { <-s.release }

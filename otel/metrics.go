@@ -1,0 +1,86 @@
+package otel
+
+import (
+	"context"
+	"errors"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/dlock-go/dlock"
+)
+
+// The attributes. Names follow the OpenTelemetry conventions: a namespace of our own,
+// and error.type where the conventions have one.
+const (
+	attrOp      = attribute.Key("dlock.operation")
+	attrName    = attribute.Key("dlock.name")
+	attrGroup   = attribute.Key("dlock.group")
+	attrOutcome = attribute.Key("dlock.outcome")
+	attrMode    = attribute.Key("dlock.mode")
+	attrCause   = attribute.Key("dlock.loss.cause")
+	attrStore   = attribute.Key("dlock.store")
+	attrError   = attribute.Key("error.type")
+)
+
+// metrics are the instruments of an Observer.
+type metrics struct {
+	meter metric.Meter
+
+	wait, hold, call metric.Float64Histogram
+	losses, renewals metric.Int64Counter
+
+	holds, waiters, places, releases metric.Int64ObservableUpDownCounter
+}
+
+// Buckets in seconds. A free lock takes some 50 µs, and a wait may take minutes.
+var (
+	callBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5}
+	waitBuckets = []float64{.0001, .001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300}
+)
+
+func (m *metrics) make(meter metric.Meter) error {
+	m.meter = meter
+	var errs []error
+	seconds := func(name, text string, buckets []float64) metric.Float64Histogram {
+		h, err := meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(text),
+			metric.WithExplicitBucketBoundaries(buckets...))
+		errs = append(errs, err)
+		return h
+	}
+	counter := func(name, unit, text string) metric.Int64Counter {
+		c, err := meter.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(text))
+		errs = append(errs, err)
+		return c
+	}
+	gauge := func(name, unit, text string) metric.Int64ObservableUpDownCounter {
+		g, err := meter.Int64ObservableUpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(text))
+		errs = append(errs, err)
+		return g
+	}
+	m.wait = seconds("dlock.lock.wait.duration", "How long lock calls took until they had the lock or gave up.", waitBuckets)
+	m.hold = seconds("dlock.hold.duration", "How long locks were held, without nested holds.", waitBuckets)
+	m.call = seconds("dlock.store.call.duration", "How long calls of the store took.", callBuckets)
+	m.losses = counter("dlock.hold.losses", "{hold}", "Holds that were lost before they were released.")
+	m.renewals = counter("dlock.hold.renewals", "{renewal}", "Renewals of holds.")
+	m.holds = gauge("dlock.holds", "{hold}", "Holds at the store.")
+	m.waiters = gauge("dlock.waiters", "{call}", "Calls that wait for a lock or for the store's first answer.")
+	m.places = gauge("dlock.places", "{place}", "Places in queues at the store.")
+	m.releases = gauge("dlock.releases.pending", "{release}", "Releases that the store has not confirmed.")
+	return errors.Join(errs...)
+}
+
+func (m *metrics) watch(c *dlock.Client) (stop func()) {
+	r, err := m.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		s := c.Stats()
+		o.ObserveInt64(m.holds, int64(s.Holds))
+		o.ObserveInt64(m.waiters, int64(s.Waiters))
+		o.ObserveInt64(m.places, int64(s.Places))
+		o.ObserveInt64(m.releases, int64(s.Releases))
+		return nil
+	}, m.holds, m.waiters, m.places, m.releases)
+	if err != nil { // only for instruments of another meter
+		panic(err)
+	}
+	return func() { _ = r.Unregister() }
+}

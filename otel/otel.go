@@ -1,0 +1,177 @@
+// Package otel observes a dlock client with OpenTelemetry: metrics of lock calls,
+// holds and calls of the store, and a span for each lock call and each call of the
+// store. It needs only the API of OpenTelemetry; the program chooses the SDK.
+//
+//	observer, err := otel.New(nil)
+//	...
+//	client, err := dlock.New(store, &dlock.Options{Observer: observer})
+//	...
+//	defer observer.Watch(client)()
+//
+// docs/observability.md lists the metrics and what to alert on.
+package otel
+
+import (
+	"context"
+	"errors"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/dlock-go/dlock"
+)
+
+const scope = "github.com/dlock-go/dlock/otel"
+
+// Options say where an Observer reports to. The zero value of a field is its default.
+type Options struct {
+	// MeterProvider gets the metrics. Default otel.GetMeterProvider().
+	MeterProvider metric.MeterProvider
+	// TracerProvider gets the spans. Default otel.GetTracerProvider().
+	TracerProvider trace.TracerProvider
+	// Group returns what stands for a lock's name in metrics, for example "sku" for
+	// "sku/4711". Each result is a time series, so there should be few. Default: no
+	// name in metrics. Spans always have the name.
+	Group func(name string) string
+	// Store is the kind of store, an attribute of the metrics of its calls, such as
+	// "redis". Default none.
+	Store string
+}
+
+// Observer is a dlock.Observer. It is safe for concurrent use, and several clients
+// may share it.
+type Observer struct {
+	opts    Options
+	tracer  trace.Tracer
+	metrics metrics
+}
+
+var _ dlock.Observer = (*Observer)(nil)
+
+// New returns an Observer, with the defaults for nil opts. Its error is one of the
+// MeterProvider, which could not make an instrument.
+func New(opts *Options) (*Observer, error) {
+	o := new(Observer)
+	if opts != nil {
+		o.opts = *opts
+	}
+	if o.opts.MeterProvider == nil {
+		o.opts.MeterProvider = otel.GetMeterProvider()
+	}
+	if o.opts.TracerProvider == nil {
+		o.opts.TracerProvider = otel.GetTracerProvider()
+	}
+	o.tracer = o.opts.TracerProvider.Tracer(scope)
+	err := o.metrics.make(o.opts.MeterProvider.Meter(scope))
+	if err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// BeginLock starts the span of a lock call, as a child of the span in ctx.
+func (o *Observer) BeginLock(ctx context.Context, op, name string) context.Context {
+	ctx, _ = o.tracer.Start(ctx, "dlock "+op, trace.WithAttributes(attrOp.String(op), attrName.String(name)))
+	return ctx
+}
+
+// EndLock ends that span and measures how long the call took.
+func (o *Observer) EndLock(ctx context.Context, e dlock.LockEvent) {
+	outcome := outcomeOf(e.Err)
+	span := trace.SpanFromContext(ctx)
+	span.SetAttributes(attrOutcome.String(outcome))
+	if e.Err != nil && outcome != outcomeHeld {
+		span.SetStatus(codes.Error, e.Err.Error())
+	}
+	span.End()
+	o.metrics.wait.Record(ctx, e.Took.Seconds(), o.named(e.Name, attrOp.String(e.Op), attrOutcome.String(outcome)))
+}
+
+// EndHold measures how long the lock was held, and counts a loss.
+func (o *Observer) EndHold(e dlock.HoldEvent) {
+	ctx := context.Background()
+	if !e.Nested {
+		o.metrics.hold.Record(ctx, e.Held.Seconds(), o.named(e.Name, attrMode.String(mode(e.Shared))))
+	}
+	if e.Lost != "" && !e.Nested {
+		o.metrics.losses.Add(ctx, 1, o.named(e.Name, attrCause.String(string(e.Lost))))
+	}
+}
+
+// BeginCall starts the span of a call of the store, as a child of the lock call's.
+func (o *Observer) BeginCall(ctx context.Context, op, name string) context.Context {
+	attrs := []attribute.KeyValue{attrOp.String(op)}
+	if name != "" {
+		attrs = append(attrs, attrName.String(name))
+	}
+	ctx, _ = o.tracer.Start(ctx, "dlock.store "+op, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attrs...))
+	return ctx
+}
+
+// EndCall ends that span, measures how long the call took and counts renewals.
+func (o *Observer) EndCall(ctx context.Context, e dlock.CallEvent) {
+	attrs := []attribute.KeyValue{attrOp.String(e.Op)}
+	if o.opts.Store != "" {
+		attrs = append(attrs, attrStore.String(o.opts.Store))
+	}
+	span := trace.SpanFromContext(ctx)
+	if outcome := outcomeOf(e.Err); e.Err != nil && outcome != outcomeHeld {
+		attrs = append(attrs, attrError.String(outcome))
+		span.SetStatus(codes.Error, e.Err.Error())
+	}
+	span.End()
+	o.metrics.call.Record(ctx, e.Took.Seconds(), metric.WithAttributes(attrs...))
+	if e.Op == "renew" {
+		o.metrics.renewals.Add(ctx, int64(e.Names-e.Failed), metric.WithAttributes(attrOutcome.String("renewed")))
+		o.metrics.renewals.Add(ctx, int64(e.Failed), metric.WithAttributes(attrOutcome.String("failed")))
+	}
+}
+
+// Watch reports what the client holds and waits for, each time that metrics are
+// collected, until stop is called. Its figures are those of Client.Stats.
+func (o *Observer) Watch(c *dlock.Client) (stop func()) { return o.metrics.watch(c) }
+
+// named returns the attributes of a measurement, with the group of the lock's name.
+func (o *Observer) named(name string, attrs ...attribute.KeyValue) metric.MeasurementOption {
+	if o.opts.Group != nil {
+		attrs = append(attrs, attrGroup.String(o.opts.Group(name)))
+	}
+	return metric.WithAttributes(attrs...)
+}
+
+func mode(shared bool) string {
+	if shared {
+		return "shared"
+	}
+	return "exclusive"
+}
+
+const outcomeHeld = "held"
+
+// outcomeOf is the class of an error: one of few words, for an attribute.
+func outcomeOf(err error) string {
+	for _, x := range []struct {
+		is   error
+		word string
+	}{
+		{nil, "granted"},
+		{dlock.ErrHeld, outcomeHeld},
+		{dlock.ErrLost, "lost"},
+		{dlock.ErrUpgrade, "upgrade"},
+		{dlock.ErrClosed, "closed"},
+		{dlock.ErrUnavailable, "unavailable"},
+		{dlock.ErrForeignKey, "foreign_key"},
+		{dlock.ErrRefused, "refused"},
+		{dlock.ErrTooManyWaiters, "too_many_waiters"},
+		{context.DeadlineExceeded, "deadline_exceeded"},
+		{context.Canceled, "canceled"},
+	} {
+		if errors.Is(err, x.is) {
+			return x.word
+		}
+	}
+	return "_OTHER"
+}
