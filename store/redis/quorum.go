@@ -14,12 +14,8 @@ type Node = quorum.Redialer
 // whether or not the server can be reached. An error says what is wrong with the URL.
 // For a server of a quorum that has options: quorum.NewWithOptions takes nodes.
 func OpenNode(rawURL string) (*Node, error) {
-	_, opts, err := parseURL(rawURL)
-	if err != nil {
+	if _, _, err := checkURL(rawURL); err != nil {
 		return nil, err
-	}
-	if _, err := New(noClient{}, opts); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalidURL, err)
 	}
 	return quorum.Redial(func() (quorum.Dialed, error) {
 		s, err := Open(rawURL)
