@@ -136,8 +136,8 @@ func TestFault20RestartedEmpty(t *testing.T) {
 // TestFault21SlowMinority: dead, hung and slow nodes cost the 99th percentile of
 // taking a lock at most the timeout of a node.
 func TestFault21SlowMinority(t *testing.T) {
-	for _, n := range []int{3, 5} {
-		m := startMasters(t, n)
+	for _, m := range []*masters{startMasters(t, 3), startMasters(t, 5)} {
+		n := len(m.servers)
 		proxies, behind := m.proxies()
 		q := m.open(behind...)
 		healthy := m.latency(q)
