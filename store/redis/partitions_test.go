@@ -85,18 +85,18 @@ func TestRenewalsDoNotDelayLocks(t *testing.T) {
 	if each := float64(stats["pexpire"]) / float64(stats["evalsha"]); each > 128 {
 		t.Errorf("a call renews %.0f holds, want at most 128", each)
 	}
-	took := slowest(t, server, "EVALSHA")
+	// A machine that does other things makes most of them slower.
+	took := fullRenewals(t, server)
 	slices.Sort(took)
-	// Nearly all renew as many holds. A machine that does other things makes most of them slower.
-	least, median := took[len(took)/10], took[len(took)/2]
-	t.Logf("%d calls of %v each, median %v, two at once", len(took), least, median)
+	least, median := took[0], took[len(took)/2]
+	t.Logf("%d calls of 128 holds took %v each, median %v, two at once", len(took), least, median)
 	if inFront := 2 * least; inFront > time.Millisecond {
 		t.Errorf("renewals put %v of the server's time in front of a lock", inFront)
 	}
 }
 
-// slowest returns how long the calls of a command took that are in the slow log.
-func slowest(t *testing.T, s *redistest.Server, name string) (took []time.Duration) {
+// fullRenewals returns how long the calls took that renewed 128 holds, by the slow log.
+func fullRenewals(t *testing.T, s *redistest.Server) (took []time.Duration) {
 	t.Helper()
 	c := s.Client()
 	entries, err := c.Do(t.Context(), c.B().Arbitrary("SLOWLOG", "GET", "1000").Build()).ToArray()
@@ -108,7 +108,7 @@ func slowest(t *testing.T, s *redistest.Server, name string) (took []time.Durati
 		require.NoError(t, err)
 		us, err := fields[2].AsInt64()
 		require.NoError(t, err)
-		if command[0] == name {
+		if command[0] == "EVALSHA" && command[2] == "384" { // three keys each
 			took = append(took, time.Duration(us)*time.Microsecond)
 		}
 	}
