@@ -31,6 +31,7 @@ func TestImports(t *testing.T) {
 			"github.com/coreos/go-semver", "github.com/coreos/go-systemd",
 		},
 		"/fence":            nil,
+		"/dlocktest":        {wheel},
 		"/fence/redisfence": {rueidis, "golang.org/x/sys"},
 		"/watchdog":         {wheel},
 		"/otel":             {wheel, "go.opentelemetry.io/", "github.com/go-logr/", "github.com/cespare/xxhash"},

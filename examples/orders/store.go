@@ -64,7 +64,7 @@ func openStore(url string) (store.Store, error) {
 	return open(url)
 }
 
-// schemes lists what openStore knows, for people.
+// schemes lists the schemes that openStore knows, for messages.
 func schemes() string {
 	return strings.Join(slices.Sorted(maps.Keys(stores)), "://, ") + "://"
 }

@@ -25,7 +25,7 @@ func (c *LockConfig) shareable() bool { return !c.Fixed && c.MaxHold == 0 && c.H
 
 // Prepare completes the config. It is called once, when all fields are set.
 func (c *LockConfig) Prepare() {
-	c.kind = localqueue.Kind{TTL: int64(c.TTL), WaitTTL: int64(c.WaitTTL), Alone: !c.shareable()}
+	c.kind = localqueue.Kind{TTL: int64(c.TTL), WaitTTL: int64(c.WaitTTL), Label: c.Label, Alone: !c.shareable()}
 }
 
 // Call is one lock call, and the memory of all that an uncontended lock needs. The
@@ -41,6 +41,8 @@ type Call struct {
 	counted   gauge
 	delivered bool // the grant came on this goroutine, and the clock was read
 	placeUsed bool // placeMemory is in use
+	cut       bool // its context has ended
+	warned    bool // its long wait was logged
 
 	ctx   context.Context
 	name  *nameState
@@ -86,7 +88,7 @@ func (a *Call) Lock(ctx context.Context) error {
 	sh.calls.Add() // so that Close waits for what a late grant leaves to do
 	defer sh.calls.Done()
 	if c.isClosing.Load() {
-		return store.ErrClosed
+		return request.ErrClosed
 	}
 	a.ctx = ctx
 	state, err := a.join(sh, ended(ctx))
@@ -172,13 +174,23 @@ func (a *Call) await() (localqueue.State, error) {
 	}
 	ready := a.ready
 	sh.mu.Unlock()
-	select {
-	case <-ready:
-		return a.state(), nil
-	case <-a.ctx.Done():
-		return a.state(), ended(a.ctx)
-	case <-a.Client.closing:
-		return a.state(), store.ErrClosed
+	var slow <-chan time.Time
+	if d := a.Client.config.SlowWait; d > 0 && !a.warned {
+		timer := time.NewTimer(d - time.Duration(a.Client.now()-a.since))
+		defer timer.Stop()
+		slow = timer.C
+	}
+	for {
+		select {
+		case <-ready:
+			return a.state(), nil
+		case <-a.ctx.Done():
+			return a.state(), a.over()
+		case <-a.Client.closing:
+			return a.state(), request.ErrClosed
+		case <-slow:
+			a.warnSlow()
+		}
 	}
 }
 
@@ -232,7 +244,7 @@ func (a *Call) deliver() error {
 	}
 	sh.mu.Unlock()
 	if err := h.unlock(); isClosed(err) {
-		return store.ErrClosed
+		return request.ErrClosed
 	}
 	return request.ErrExpired
 }
@@ -245,6 +257,7 @@ func (a *Call) leave(err error) error {
 		n.shard.mu.Unlock()
 		return a.deliver()
 	}
+	st, own := a.blame(err)
 	if a.waiter.Place != nil || a.waiter.State == localqueue.Waiting {
 		n.carryOut(n.queue.Leave(&a.waiter))
 	}
@@ -255,5 +268,5 @@ func (a *Call) leave(err error) error {
 	a.owner.leave()
 	n.shard.mu.Unlock()
 	a.uncount()
-	return err
+	return a.explain(err, st, own)
 }

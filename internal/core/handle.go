@@ -45,6 +45,7 @@ type Handle struct {
 	onLost     func()                          // see OnLost
 	delivered  bool                            // its caller has it: its loss is told
 	unlocked   bool
+	ending     bool // its contexts were cancelled by grace, and it was not renewed since
 
 	ended atomic.Bool // err is set; lets Live be read without the shard
 }
@@ -101,22 +102,6 @@ func (c *Client) await(gone <-chan struct{}, deadline moment) {
 	}
 }
 
-// goneAtRelease tells that a hold was gone when it was released.
-func (c *Client) goneAtRelease(h *Handle, err error) error {
-	req := &h.owner.store.place.request
-	token := h.owner.token
-	c.logs.add(func() {
-		c.log.Warn("dlock: hold was gone when it was released", "name", req.Name(), "token", token, "id", store.Short(req.ID()))
-	})
-	if c.config.OnLost != nil {
-		c.onLost.add(func() { c.config.OnLost(h) })
-	}
-	if !errors.Is(err, store.ErrLost) {
-		err = withLost(err)
-	}
-	return err
-}
-
 // finish ends the handle. It reports last if no owner is left that has the hold at
 // the store, which has to be given back then, beside the spare places that are
 // being given up: else the store would grant them to nobody for a moment.
@@ -128,7 +113,7 @@ func (h *Handle) finish() (last bool, spares []<-chan struct{}, err error) {
 	sh.mu.Lock()
 	if h.unlocked {
 		sh.mu.Unlock()
-		return false, nil, ErrNotHeld
+		return false, nil, errUnlocked
 	}
 	h.unlocked = true
 	var next *Call
@@ -222,6 +207,8 @@ func (h *Handle) attach(ctx context.Context, cancel context.CancelCauseFunc, inD
 	switch {
 	case h.err != nil:
 		return h.err
+	case h.ending:
+		return ErrEnding
 	case inDo:
 		h.inDo = cancel
 		return nil

@@ -12,9 +12,10 @@ import (
 // shard guards what this process knows of its names. Names are spread over shards
 // so that distinct names do not contend.
 type shard struct {
-	mu    sync.Mutex
-	names map[string]*nameState
-	calls request.Counter // lock calls and unlocks under way, for Close to wait for
+	mu     sync.Mutex
+	names  map[string]*nameState
+	counts shardCounts
+	calls  request.Counter // lock calls and unlocks under way, for Close to wait for
 }
 
 // hashSeed is one for all clients: they spread names alike, which harms nobody.
@@ -37,8 +38,9 @@ type nameState struct {
 	queue      localqueue.Queue
 	background []*place   // that ask for the front of the queue
 	reading    *storeHold // the last one that readers could join; nil before the first
-	ownerHolds int        // of all owners
-	storeHolds int
+	serving    *storeHold // the last one that an owner was given; nil before the first
+	ownerHolds int32      // of all owners
+	storeHolds int32
 }
 
 // ownerState is one owner's standing on one name: what it holds, and how many of

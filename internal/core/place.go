@@ -105,7 +105,7 @@ func (p *place) granted(fx *effects) {
 		s.lease.Disarm()
 		return
 	case n.client.isClosing.Load():
-		err = store.ErrClosed
+		err = request.ErrClosed
 	case !s.lease.Valid():
 		err = request.ErrExpired
 	}

@@ -93,6 +93,7 @@ func (s *storeHold) serve(a *Call, fx *effects) {
 		n.storeHolds++
 	}
 	n.ownerHolds++
+	n.serving = s
 	s.owners = append(s.owners, g)
 	o.holds = append(o.holds, g)
 	o.identity = s.place.identity
@@ -102,10 +103,12 @@ func (s *storeHold) serve(a *Call, fx *effects) {
 	a.wake()
 }
 
-// next goes on to the next token of the span. The shard is locked.
+// next goes on to the next token of the span, for an owner that the store is not asked
+// for. The shard is locked.
 func (s *storeHold) next() {
 	s.token++
 	s.spare--
+	s.place.name.shard.counts.handovers++
 }
 
 // end ends the turn of an owner and reports whether it was the last. If others go

@@ -91,6 +91,14 @@ func (q *Queue) Follower(p *Place) *Waiter {
 	return nil
 }
 
+// Front returns the place that asks for the first waiter, or nil if there is none.
+func (q *Queue) Front() *Place {
+	if q.head == nil {
+		return nil
+	}
+	return q.head.Place
+}
+
 // Detach has p, whose first request was sent by its asker, go on in the background:
 // the asker follows it as any other waiter does.
 func (q *Queue) Detach(p *Place) {

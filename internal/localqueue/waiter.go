@@ -23,9 +23,11 @@ func (s State) String() string {
 }
 
 // Kind says which waiters a grant fits: those with an equal Kind. Two holds with
-// equal leases can stand for each other, unless Alone is set. A Kind does not change.
+// equal leases and labels can stand for each other, unless Alone is set. A Kind does
+// not change.
 type Kind struct {
 	TTL, WaitTTL int64
+	Label        string
 	Alone        bool // the grant of this waiter's own request is the only one that fits
 }
 

@@ -96,13 +96,13 @@ func (r *Request) Release(stop <-chan struct{}) error {
 			return nil // an earlier try may have done it, its reply lost
 		case errors.Is(err, store.ErrClosed):
 			r.sender.releaser.add(r, false) // which cannot release it either, and counts it
-			return err
+			return WhichClosed(err)
 		case settled(err):
 			return err
 		case time.Until(deadline) <= pause.Limit || !pause.Sleep(stop):
 			r.sender.log.Warn("dlock: release not confirmed yet", "name", ref.Name, "id", store.Short(ref.ID), "error", err)
 			r.sender.releaser.add(r, true)
-			return unavailable(err)
+			return Unavailable(err)
 		}
 		now = time.Now()
 	}

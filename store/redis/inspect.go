@@ -52,7 +52,7 @@ func (s *Store) look(ctx context.Context, name string) (state store.State, dead 
 	}
 	reply, err := s.run(ctx, s.scripts.inspect, s.keys.of(name), []string{shown})
 	if err != nil {
-		return state, false, s.outcome(err)
+		return state, false, s.outcomeOf(s.keys.of(name), err)
 	}
 	parts, err := reply.ToArray()
 	if err != nil || len(parts) != 4 {
@@ -133,7 +133,7 @@ func (s *Store) number(ctx context.Context, sc *script, name string) (int, error
 	}
 	reply, err := s.run(ctx, sc, s.keys.of(name), nil)
 	if err != nil {
-		return 0, s.outcome(err)
+		return 0, s.outcomeOf(s.keys.of(name), err)
 	}
 	n, err := reply.AsInt64()
 	if err != nil {

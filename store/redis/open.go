@@ -60,7 +60,7 @@ func Open(rawURL string) (*Store, error) {
 	}
 	c, err := rueidis.NewClient(*client)
 	if err != nil {
-		return nil, fmt.Errorf("redis: connect to %s: %w", strings.Join(client.InitAddress, ", "), err)
+		return nil, fmt.Errorf("redis: connect to %s: %w", strings.Join(client.InitAddress, ", "), helpOpen(err, client.TLSConfig != nil))
 	}
 	if err := requireVersion(c); err != nil {
 		c.Close()
@@ -103,7 +103,7 @@ func requireVersion(c rueidis.Client) error {
 	case err == nil:
 		return fmt.Errorf("%w: this is %s", ErrVersion, version)
 	case !errors.As(err, &reply), replyIs(err, "NOPERM", "NOAUTH", "WRONGPASS"):
-		return fmt.Errorf("redis: %w", err)
+		return fmt.Errorf("redis: %w", help(err))
 	case isState(reply.Error()):
 		return nil // it passes; the calls deal with it
 	}
@@ -139,7 +139,7 @@ func parseURL(raw string) (*rueidis.ClientOption, *Options, error) {
 	p := &u.Parameters
 	if u.Path != "" {
 		if o.SelectDB, err = strconv.Atoi(u.Path); err != nil || o.SelectDB < 0 {
-			p.Fail("the database is not a number")
+			p.Fail("the path of the URL is the number of a database, 0 or greater")
 		}
 	}
 	opts := &Options{Prefix: p.Text("prefix"), MinReplicas: p.Number("min_replicas"), ReplicaTimeout: p.Duration("replica_timeout")}

@@ -1,7 +1,9 @@
 package redis
 
 import (
+	"context"
 	"fmt"
+	"time"
 
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/quorum"
@@ -30,7 +32,8 @@ func OpenNode(rawURL string) (*Node, error) {
 // by a URL as [Open] takes it: three or more, an odd number. It blocks until all
 // are connected, or a majority and a second has passed; the others are connected
 // to as soon as they can be reached. With no majority it fails, after as long as
-// [Open] takes at most, with the errors of all.
+// [Open] takes at most, with the errors of all. It fails too if two URLs lead to one
+// server, also by different databases: then its failure would take several votes.
 //
 // Its Close closes the connections. For other options than the default ones give
 // quorum.NewWithOptions what [OpenNode] returns.
@@ -56,9 +59,31 @@ func OpenQuorum(urls ...string) (*quorum.Store, error) {
 		closeAll()
 		return nil, fmt.Errorf("redis: %w", err)
 	}
+	if err := distinct(nodes); err != nil {
+		closeAll()
+		return nil, err
+	}
 	q, err := quorum.NewWithOptions(&quorum.Options{Own: true}, stores...)
 	if err != nil {
 		closeAll()
 	}
 	return q, err
+}
+
+// distinct checks that no two of the nodes that are connected are one server.
+func distinct(nodes []*Node) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	seen := make(map[string]int)
+	for i, n := range nodes {
+		id, _, err := n.Incarnation(ctx)
+		if err != nil {
+			continue // not connected; or no right to INFO, which is met again later
+		}
+		if first, again := seen[id]; again {
+			return fmt.Errorf("redis: nodes %d and %d are one server: a quorum needs servers that fail independently, so give each once", first, i)
+		}
+		seen[id] = i
+	}
+	return nil
 }
