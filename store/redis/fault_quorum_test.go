@@ -19,6 +19,7 @@ import (
 // that takes over and has none of its data. Who knew the old master gives the new
 // one no vote until nothing that was lost can be alive.
 func TestFault18QuorumFailoverToStaleReplica(t *testing.T) {
+	t.Parallel()
 	failing := redistest.StartSentinel(t, 1)
 	m := startMasters(t, 2)
 	open := func(third string) *quorum.Store {
@@ -108,6 +109,7 @@ func TestFault19QuorumOldMasterKeepsAccepting(t *testing.T) {
 
 // TestFault20RestartedEmpty: a node of a holder's majority restarts empty.
 func TestFault20RestartedEmpty(t *testing.T) {
+	t.Parallel()
 	m := startMasters(t, 3)
 	pa, behindA := m.proxies()
 	a, b := m.open(behindA...), m.open(m.addresses()...)
@@ -134,8 +136,8 @@ func TestFault20RestartedEmpty(t *testing.T) {
 // TestFault21SlowMinority: dead, hung and slow nodes cost the 99th percentile of
 // taking a lock at most the timeout of a node.
 func TestFault21SlowMinority(t *testing.T) {
-	for _, n := range []int{3, 5} {
-		m := startMasters(t, n)
+	for _, m := range []*masters{startMasters(t, 3), startMasters(t, 5)} {
+		n := len(m.servers)
 		proxies, behind := m.proxies()
 		q := m.open(behind...)
 		healthy := m.latency(q)
@@ -248,6 +250,7 @@ func TestFault22AllVoteForDifferentClients(t *testing.T) {
 // TestFault23MajorityLost: an error that is not ErrHeld comes fast, and the holder is
 // told before anybody else can be granted.
 func TestFault23MajorityLost(t *testing.T) {
+	t.Parallel()
 	m := startMasters(t, 3)
 	pa, behindA := m.proxies()
 	a, b := m.open(behindA...), m.open(m.addresses()...)
@@ -284,6 +287,7 @@ func TestFault23MajorityLost(t *testing.T) {
 // TestFault61QuorumClockOfOneNodeJumps: its lease is over at once, and the two others keep
 // the lock, which it gets back with the next renewal.
 func TestFault61QuorumClockOfOneNodeJumps(t *testing.T) {
+	t.Parallel()
 	m := startMasters(t, 2)
 	jumping, clock := redistest.StartWithClock(t)
 	m.servers = append(m.servers, jumping)
