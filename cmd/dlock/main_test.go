@@ -228,7 +228,7 @@ func TestExitStatusAndSignalsPass(t *testing.T) {
 	holder.signal(syscall.SIGTERM)
 	assert.Equal(t, 143, holder.ended())
 	got, out := status(t, dlock(t, url, "run", "--try", "s", "true"))
-	assert.Equal(t, 0, got, "the lock is not free after all of that: %s", out)
+	assert.Equal(t, 0, got, "the lock is not free after the runs: %s", out)
 }
 
 // Kill -9 of dlock run ends the whole command at once, and the lease frees the lock.

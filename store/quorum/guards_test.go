@@ -220,7 +220,7 @@ func TestFault20RenewalRestores(t *testing.T) {
 	})
 }
 
-// TestFault67RenewalCompletesNoMinority: somebody else may have held meanwhile.
+// TestFault67RenewalCompletesNoMinority: another owner may have held the lock meanwhile.
 func TestFault67RenewalCompletesNoMinority(t *testing.T) {
 	inBubble(t, 3, func(s *site) {
 		a := s.client()
