@@ -278,6 +278,10 @@ type Incarnator interface {
 	// earlier one again. age is for how long at least nothing has been lost. A
 	// store that does not know its age says 0. A store that cannot lose anything
 	// says the longest duration.
+	//
+	// The id is the same before its first slash for all stores that one server keeps.
+	// A quorum refuses two nodes whose ids are equal there. An id without a slash counts
+	// as a whole.
 	Incarnation(ctx context.Context) (id string, age time.Duration, err error)
 }
 

@@ -228,7 +228,7 @@ func TestExitStatusAndSignalsPass(t *testing.T) {
 	holder.signal(syscall.SIGTERM)
 	assert.Equal(t, 143, holder.ended())
 	got, out := status(t, dlock(t, url, "run", "--try", "s", "true"))
-	assert.Equal(t, 0, got, "the lock is not free after all of that: %s", out)
+	assert.Equal(t, 0, got, "the lock is not free after the runs: %s", out)
 }
 
 // Kill -9 of dlock run ends the whole command at once, and the lease frees the lock.
@@ -248,7 +248,7 @@ func TestKilledRunTakesItsCommandAlong(t *testing.T) {
 func TestKilledCommandFreesTheLock(t *testing.T) {
 	t.Parallel()
 	url := redistest.Start(t).URL()
-	r := start(t, dlock(t, url, "run", "--ttl=10m", "k", "--", "sh", "-c", "echo pid $$; sleep 600"))
+	r := start(t, dlock(t, url, "run", "--ttl=10m", "k", "--", "sh", "-c", "echo pid $$; exec sleep 600"))
 	pid, err := strconv.Atoi(r.says("pid"))
 	require.NoError(t, err)
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))

@@ -19,6 +19,8 @@ var packages = map[string]string{
 	"redis":       "github.com/dlock-go/dlock/store/redis",
 	"redisfence":  "github.com/dlock-go/dlock/fence/redisfence",
 	"store":       "github.com/dlock-go/dlock/store",
+	"ui":          "github.com/dlock-go/dlock/ui",
+	"zookeeper":   "github.com/dlock-go/dlock/store/zookeeper",
 
 	"clientv3":    "go.etcd.io/etcd/client/v3",
 	"concurrency": "go.etcd.io/etcd/client/v3/concurrency",
@@ -40,5 +42,6 @@ var values = map[string]string{
 	"w": "http.ResponseWriter", "r": "*http.Request", "t": "*testing.T",
 	"db": "*sql.DB", "pool": "*pgxpool.Pool", "tx": "*sql.Tx", "logger": "*slog.Logger",
 	"redisClient": "rueidis.Client", "etcdClient": "*clientv3.Client", "goredisClient": "*goredis.Client",
-	"work": "func(context.Context) error", "interval": "time.Duration",
+	"onlyOperators": "func(http.Handler) http.Handler",
+	"work":          "func(context.Context) error", "interval": "time.Duration",
 }

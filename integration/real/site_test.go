@@ -243,7 +243,8 @@ func (s *site) left() (all []string) {
 	}
 	for _, server := range s.masters() {
 		for _, key := range strings.Fields(server.MustDo("KEYS", "*")) {
-			if !strings.HasSuffix(key, "}:token") {
+			// A counter of tokens, and the life of a quorum's node, last as long as the data.
+			if !strings.HasSuffix(key, "}:token") && !strings.HasSuffix(key, "}:life") {
 				all = append(all, "key "+key)
 			}
 		}

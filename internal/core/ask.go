@@ -66,7 +66,7 @@ func (a *Call) askDirectly() (localqueue.State, error) {
 		err = a.owner.standAlone()
 	}
 	if done {
-		a.waiter.State, a.delivered = localqueue.Granted, true
+		a.waiter.State, a.leaseChecked = localqueue.Granted, true
 		a.owner.refs-- // the handle has its own
 	}
 	if done || err != nil {
@@ -125,7 +125,7 @@ func (a *Call) settle(p *place, err error) (localqueue.State, error) {
 	}
 	state := a.waiter.State
 	if state == localqueue.Granted {
-		a.Handle.delivered, a.delivered = true, true
+		a.Handle.delivered, a.leaseChecked = true, true
 	}
 	n.shard.mu.Unlock()
 	fx.run(a.Client)

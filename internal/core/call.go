@@ -38,11 +38,11 @@ type Call struct {
 	Mode   store.Mode
 	Try    bool // do not wait
 
-	counted   gauge
-	delivered bool // the grant came on this goroutine, and the clock was read
-	placeUsed bool // placeMemory is in use
-	cut       bool // its context has ended
-	warned    bool // its long wait was logged
+	counted      gauge
+	leaseChecked bool // the grant came on this goroutine, and the clock was read
+	placeUsed    bool // placeMemory is in use
+	cut          bool // its context has ended
+	warned       bool // its long wait was logged
 
 	ctx   context.Context
 	name  *nameState
@@ -129,7 +129,7 @@ func (a *Call) start(over error, fx *effects) (localqueue.State, error) {
 	w := &a.waiter
 	if done, err := a.owner.reenter(a.Mode, over, a.Handle); done || err != nil {
 		if done {
-			w.State, a.delivered = localqueue.Granted, true
+			w.State, a.leaseChecked = localqueue.Granted, true
 			a.owner.refs-- // the handle has its own
 		}
 		return w.State, err
@@ -231,13 +231,13 @@ func (a *Call) fail(err error) {
 // loss of the hold is told.
 func (a *Call) deliver() error {
 	a.uncount()
-	if a.delivered {
+	if a.leaseChecked {
 		return nil
 	}
 	h := a.Handle
 	sh := a.name.shard
 	sh.mu.Lock()
-	if h.err == nil && h.owner.store.lease.Valid() {
+	if h.err == nil && h.turn.store.lease.Valid() {
 		h.delivered = true
 		sh.mu.Unlock()
 		return nil
@@ -258,7 +258,7 @@ func (a *Call) leave(err error) error {
 		return a.deliver()
 	}
 	st, own := a.blame(err)
-	if a.waiter.Place != nil || a.waiter.State == localqueue.Waiting {
+	if a.waiter.InQueue() {
 		n.carryOut(n.queue.Leave(&a.waiter))
 	}
 	if p := a.direct; p != nil {

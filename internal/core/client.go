@@ -124,7 +124,7 @@ func (c *Client) idle(deadline time.Time) bool {
 }
 
 // close ends all holds of the shard and has them released. No hold is added
-// afterwards: install looks at isClosing under the same mutex.
+// afterwards: place.granted looks at isClosing under the same mutex.
 func (sh *shard) close(c *Client) {
 	var fx effects
 	sh.mu.Lock()

@@ -45,7 +45,7 @@ func (h *Handle) WarnBefore(d time.Duration) {
 // look warns, or notices a renewal.
 func (g *grace) look() {
 	h := g.handle
-	c, sh := h.owner.owner.name.client, h.shard()
+	c, sh := h.turn.owner.name.client, h.shard()
 	busy := c.sender.Busy()
 	busy.Add()
 	defer busy.Done()
@@ -90,7 +90,7 @@ func (h *Handle) cancels() (list []context.CancelCauseFunc) {
 }
 
 func (c *Client) logGrace(h *Handle, warned bool, left time.Duration) {
-	req, token := &h.owner.store.place.request, h.Token()
+	req, token := &h.turn.store.place.request, h.Token()
 	c.logs.add(func() {
 		attrs := []any{"name", req.Name(), "token", token, "left", left, "id", store.Short(req.ID())}
 		if warned {

@@ -80,7 +80,7 @@ func (s *storeHold) cause() error {
 
 // end ends one handle for the reason err. The shard is locked.
 func (fx *effects) end(h *Handle, err error) {
-	g := h.owner
+	g := h.turn
 	if h.prev != nil {
 		h.prev.next = h.next
 	} else {
@@ -177,8 +177,8 @@ func (c *Client) renew(ctx context.Context, batch []*watchdog.Lease) []watchdog.
 
 // goneAtRelease tells that a hold was gone when it was released.
 func (c *Client) goneAtRelease(h *Handle, err error) error {
-	req := &h.owner.store.place.request
-	token := h.owner.token
+	req := &h.turn.store.place.request
+	token := h.turn.token
 	sh := h.shard()
 	sh.mu.Lock()
 	sh.counts.lose(ErrGone)

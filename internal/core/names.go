@@ -51,8 +51,9 @@ type ownerState struct {
 	refs  int // lock calls under way, and handles not unlocked
 
 	identity *identity // by which the store knows the owner; nil before it is needed
-	issued   uint64    // the token by which the store knows the last hold that was passed on to it,
-	given    uint64    // and the one that it got
+
+	// After a local hand-over the store knows the hold by another token than its owner.
+	storeToken, ownToken uint64
 
 	holds   []*ownerHold
 	waiters []*Call  // in the queue

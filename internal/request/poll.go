@@ -22,16 +22,16 @@ type polling struct {
 	then  func(Answer) // is called once, with a grant or a refusal
 	timer *time.Timer  // fires at the next request, or at giveUp while one is under way
 
-	next    time.Time // when to ask
-	giveUp  time.Time // unless an answer is confirmed before
-	sent    time.Time // the last request
-	heard   bool      // the request before was confirmed
-	late    bool      // giveUp is what was left to a request that was itself late
-	again   bool      // a reason to ask again came since the last request was sent
-	granted bool      // that reason was a grant that an answer has to make whole
-	trouble error     // of the last request, if its outcome is unknown
-	heldBy  string    // label of a hold in the way, by the last confirmed answer
-	pause   Backoff
+	next      time.Time // when to ask
+	giveUp    time.Time // unless an answer is confirmed before
+	sent      time.Time // the last request
+	heard     bool      // the request before was confirmed
+	late      bool      // giveUp is what was left to a request that was itself late
+	again     bool      // a reason to ask again came since the last request was sent
+	mustRenew bool      // that reason was a pushed grant; an answer has to bring its lease to the TTL
+	trouble   error     // of the last request, if its outcome is unknown
+	heldBy    string    // label of a hold in the way, by the last confirmed answer
+	pause     Backoff
 }
 
 // Poll goes on in the background from answer, which was Queued or Unknown, until
@@ -146,7 +146,7 @@ func (r *Request) onTimer() {
 // patience, because the store wished it so or the process stood still, has a whole
 // timeout for its answer.
 func (p *polling) begin(now time.Time, timeout time.Duration) {
-	p.again, p.granted, p.sent = false, false, now
+	p.again, p.mustRenew, p.sent = false, false, now
 	due := now.Add(timeout)
 	if late := !now.Before(p.giveUp); late || p.heard && p.giveUp.Before(due) {
 		p.giveUp, p.late = due, true
@@ -190,7 +190,7 @@ func (r *Request) handle(a Answer) {
 		p.heldBy = a.HeldBy
 		p.next = now.Add(r.retry(a.Retry))
 		switch {
-		case p.granted:
+		case p.mustRenew:
 			p.next = now
 		case p.again:
 			p.next = earlier(p.next, p.sent.Add(askGap))
@@ -228,7 +228,7 @@ func (r *Request) onEvent(e store.Event) {
 	case e.Token <= r.told:
 		p.next = earlier(p.next, p.sent.Add(askGap))
 	case r.config.Fixed || g.Deadline.Sub(now) < lease/3:
-		p.next, p.granted = now, true
+		p.next, p.mustRenew = now, true
 	default:
 		r.phase = granted
 		r.sender.counts.pushed.Add(1)

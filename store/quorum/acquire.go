@@ -64,6 +64,9 @@ func during[T any](ctx context.Context, s *Store, f func(context.Context) (T, er
 
 func (s *Store) acquire(ctx, caller context.Context, req store.Request) (store.Grant, error) {
 	lease := max(req.TTL, req.WaitTTL)
+	if err := s.tooLong(lease); err != nil {
+		return store.Grant{}, err
+	}
 	s.note(lease)
 	e := s.entries.take(req.ID, len(s.nodes))
 	defer s.entries.put(req.ID, e)
@@ -73,6 +76,7 @@ func (s *Store) acquire(ctx, caller context.Context, req store.Request) (store.G
 	defer e.leave()
 	e.promise.keep()
 	e.begin(req)
+	s.greet(ctx, s.timeout(req.TTL))
 	enough := time.Now().Add(s.timeout(req.TTL) / 2)
 	for try := 0; ; try++ {
 		b := s.poll(ctx, e, req)
@@ -132,9 +136,12 @@ func (s *Store) poll(ctx context.Context, e *entry, req store.Request) *ballot {
 	s.pulse.Store(int64(time.Since(b.sent)))
 	votes := len(b.votes)
 	r.rest(s, func(a answer[store.Grant]) {
-		if a.err == nil && a.value.Held {
+		switch {
+		case a.err == nil && a.value.Held:
 			votes++
 			s.late(ctx, e, a, votes >= s.need)
+		case isMissing(a.err) && e.inUse():
+			s.complete(ctx, e, []*node{a.node})
 		}
 	})
 	return b
@@ -165,11 +172,18 @@ func (s *Store) late(ctx context.Context, e *entry, a answer[store.Grant], enoug
 func (s *Store) decide(ctx context.Context, e *entry, b *ballot) (store.Grant, error) {
 	if len(b.votes) >= s.need {
 		g, err := s.commit(ctx, b)
+		if twins := s.twins(); twins != nil {
+			err = twins
+		}
+		if wait, ok := b.untilVotes(err); ok {
+			return s.queuedFor(ctx, e, b, wait), nil
+		}
 		if err != nil {
 			s.leaveWith(ctx, e, b, err)
 			return store.Grant{}, err
 		}
 		e.grant(g.Token, b.sent.Add(b.req.TTL))
+		s.complete(ctx, e, b.missing)
 		return g, nil
 	}
 	switch {
@@ -181,10 +195,13 @@ func (s *Store) decide(ctx context.Context, e *entry, b *ballot) (store.Grant, e
 		return store.Grant{}, fmt.Errorf("%w: releases of the request may still arrive at nodes whose votes it needs", store.ErrLost)
 	case len(b.votes)+len(b.busy) < s.need:
 		err := s.verdict(b.errs)
+		if wait, ok := b.untilVotes(err); ok {
+			return s.queuedFor(ctx, e, b, wait), nil
+		}
 		s.leaveWith(ctx, e, b, err)
 		return store.Grant{}, err
 	case !b.req.Queue:
-		g := store.Grant{Retry: b.retry()}
+		g := store.Grant{Retry: b.retry(), HeldBy: b.heldBy()}
 		if len(b.held) > 0 {
 			g.Retry = s.pause(b, 1)
 		}
@@ -204,9 +221,16 @@ func (s *Store) leaveWith(ctx context.Context, e *entry, b *ballot, err error) {
 	}
 }
 
+// queuedFor is the answer to a request that waits for nodes to vote again.
+func (s *Store) queuedFor(ctx context.Context, e *entry, b *ballot, wait time.Duration) store.Grant {
+	g := s.queued(ctx, e, b)
+	g.Retry = max(g.Retry, wait+time.Millisecond)
+	return g
+}
+
 // queued is the answer to a request that waits.
 func (s *Store) queued(ctx context.Context, e *entry, b *ballot) store.Grant {
-	g := store.Grant{Token: b.told, Position: b.position(), Retry: b.retry()}
+	g := store.Grant{Token: b.told, Position: b.position(), Retry: b.retry(), HeldBy: b.heldBy()}
 	e.mu.Lock()
 	partial, splits := e.partial, e.splits
 	e.partial = len(b.held) > 0 && !partial

@@ -29,6 +29,7 @@ type ballot struct {
 	busy     []store.Grant // queued, or refused because others hold
 	errs     []error       // of each node: why it is no vote
 	queued   []*node       // where it has a place
+	missing  []*node       // that have answered, and have neither the hold nor a place
 	tainted  int           // nodes where the id holds, which does not count as a release may still arrive
 	upgrades int           // of those that are busy: they refuse to make a reader's hold of the owner a writer's
 	strange  int           // nodes at which the owner has no other hold
@@ -44,18 +45,24 @@ func newBallot(s *Store, e *entry, req store.Request) *ballot {
 	return b
 }
 
+// exclusion is for how long a node that lost its data does not vote for this request.
+func (b *ballot) exclusion() time.Duration { return b.s.exclusion(max(b.req.TTL, b.req.WaitTTL)) }
+
 // take counts an answer.
 func (b *ballot) take(a answer[store.Grant]) {
 	i := a.node.index
 	b.errs[i] = a.err
 	b.told = max(b.told, a.value.Token)
+	if isMissing(a.err) {
+		b.missing = append(b.missing, a.node)
+	}
 	switch {
 	case a.err == nil && a.value.Held:
 		b.held = append(b.held, a.node)
 		if a.value.Holds == 1 {
 			b.strange++
 		}
-		switch excluded := a.node.life.excluded(time.Now(), b.s.exclusion()); {
+		switch excluded := a.node.life.excluded(time.Now(), b.exclusion()); {
 		case b.entry.isTainted(i):
 			b.errs[i] = errTainted
 			b.tainted++
@@ -174,6 +181,41 @@ func (b *ballot) candidate() uint64 {
 		return reentry
 	}
 	return greatest
+}
+
+// untilVotes reports whether a request that waits, and that failed with err, has only to
+// wait until nodes that may have lost holds vote again, and for how long: at the start of
+// new servers no majority does.
+func (b *ballot) untilVotes(err error) (wait time.Duration, ok bool) {
+	var none *NoQuorumError
+	if !b.req.Queue || !errors.As(err, &none) {
+		return 0, false
+	}
+	var waits []time.Duration
+	for i, err := range none.Nodes {
+		switch {
+		case errors.Is(err, errRestarted):
+			waits = append(waits, b.s.nodes[i].life.left(time.Now(), b.exclusion()))
+			ok = true
+		case err == nil || errors.Is(err, store.ErrHeld):
+			waits = append(waits, 0)
+		}
+	}
+	if !ok || len(waits) < b.s.need {
+		return 0, false
+	}
+	slices.Sort(waits)
+	return waits[b.s.need-1], true
+}
+
+// heldBy is the label of a hold in the way at one of the nodes.
+func (b *ballot) heldBy() string {
+	for _, g := range b.busy {
+		if g.HeldBy != "" {
+			return g.HeldBy
+		}
+	}
+	return ""
 }
 
 // retry is when a majority of the nodes may be free.

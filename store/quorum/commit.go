@@ -123,7 +123,7 @@ func (c *consent) alive(ctx context.Context, v vote) error {
 	if err != nil {
 		return err
 	}
-	if err := v.node.life.judge(v.life, c.b.sent, id, age, c.s.exclusion()); err != nil {
+	if err := c.s.judge(v, c.b, id, age); err != nil {
 		return err
 	}
 	c.mu.Lock()

@@ -2,6 +2,7 @@ package quorum_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -156,17 +157,18 @@ func TestRestartBetweenVoteAndCommit(t *testing.T) {
 type young struct {
 	*memory.Store
 	since time.Time
+	id    string
 }
 
 func (y young) Incarnation(context.Context) (string, time.Duration, error) {
-	return "the first", time.Since(y.since), nil
+	return y.id, time.Since(y.since), nil
 }
 
 // TestFreshHandleDistrustsYoungNodes: it cannot know what they have forgotten.
 func TestFreshHandleDistrustsYoungNodes(t *testing.T) {
 	for _, durable := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			node := func() store.Store { return young{memory.New(), time.Now()} }
+			node := func() store.Store { return young{memory.New(), time.Now(), rand.Text()} }
 			s, err := quorum.NewWithOptions(&quorum.Options{Durable: durable}, node(), node(), node())
 			if err != nil {
 				t.Fatal(err)
@@ -218,7 +220,7 @@ func TestFault20RenewalRestores(t *testing.T) {
 	})
 }
 
-// TestFault67RenewalCompletesNoMinority: somebody else may have held meanwhile.
+// TestFault67RenewalCompletesNoMinority: another owner may have held the lock meanwhile.
 func TestFault67RenewalCompletesNoMinority(t *testing.T) {
 	inBubble(t, 3, func(s *site) {
 		a := s.client()

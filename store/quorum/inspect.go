@@ -14,7 +14,7 @@ type View struct {
 	Node     int // its number in the order of New, from 0
 	State    store.State
 	Err      error         // it did not say
-	Excluded time.Duration // for so long its votes do not count yet, because it restarted
+	Excluded time.Duration // for so long it does not vote yet for the longest lease that the handle was asked for
 }
 
 // Views reports what each node knows of a name, in the order of New, for people
@@ -27,7 +27,7 @@ func (s *Store) Views(ctx context.Context, name string) ([]View, error) {
 	}
 	views := make([]View, len(s.nodes))
 	for i, n := range s.nodes {
-		views[i] = View{Node: i, Err: errSilent, Excluded: n.life.left(time.Now(), s.exclusion())}
+		views[i] = View{Node: i, Err: errSilent, Excluded: n.life.left(time.Now(), s.exclusion(time.Duration(s.longest.Load())))}
 	}
 	r := ask(ctx, s, s.timeout(time.Hour), s.nodes, func(ctx context.Context, n *node) (store.State, error) {
 		return n.store.Inspect(ctx, name)

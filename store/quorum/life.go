@@ -1,9 +1,13 @@
 package quorum
 
 import (
+	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/dlock-go/dlock/store"
 )
 
 // life is what a handle knows of a node's restarts. A node that restarted may have
@@ -47,9 +51,23 @@ func (l *life) left(now time.Time, lease time.Duration) time.Duration {
 // excluded says why a node's vote does not count now; nil: it does.
 func (l *life) excluded(now time.Time, lease time.Duration) error {
 	if left := l.left(now, lease); left > 0 {
-		return fmt.Errorf("%w; it votes again in %v", errRestarted, left.Round(time.Millisecond))
+		return fmt.Errorf("%w; it votes in %v", errRestarted, left.Round(time.Millisecond))
 	}
 	return nil
+}
+
+// greet notes the first life that is known of a node; with fresh it has lost nothing.
+func (l *life) greet(id string, age time.Duration, fresh bool) {
+	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.id != "" {
+		return
+	}
+	l.id, l.seen, l.born = id, now, now.Add(-age)
+	if fresh {
+		l.born = time.Time{}
+	}
 }
 
 // judge decides on a vote that was asked for at sent, when the node led the life
@@ -78,4 +96,61 @@ func (l *life) judge(before string, sent time.Time, id string, age, lease time.D
 		}
 	}
 	return l.excluded(now, lease)
+}
+
+// greet has a majority of the nodes say their lives before the first request, for
+// Options.Fresh: a node whose life was not known when it was asked could have restarted after
+// its vote.
+func (s *Store) greet(ctx context.Context, timeout time.Duration) {
+	if !s.opts.Fresh || s.greeted.Load() {
+		return
+	}
+	known := 0
+	r := ask(ctx, s, timeout, s.nodes, func(ctx context.Context, n *node) (struct{}, error) {
+		if n.mortal == nil {
+			return struct{}{}, nil
+		}
+		id, age, err := n.mortal.Incarnation(ctx)
+		if err == nil {
+			n.life.greet(id, age, true)
+		}
+		return struct{}{}, err
+	})
+	r.collect(context.Background(), func(a answer[struct{}]) {
+		if a.err == nil {
+			known++
+		}
+	}, func(int) bool { return known >= s.need })
+	r.rest(s, func(answer[struct{}]) {})
+	if known >= s.need {
+		s.greeted.Store(true)
+	}
+}
+
+// judge decides on a vote by the life that its node says it leads.
+func (s *Store) judge(v vote, b *ballot, id string, age time.Duration) error {
+	if err := v.node.life.judge(v.life, b.sent, id, age, b.exclusion()); err != nil {
+		return err
+	}
+	return s.twins()
+}
+
+// twins is the error of a quorum in which one server is two nodes, as far as is known: two
+// votes of one server would be a majority of three.
+func (s *Store) twins() error {
+	for i, n := range s.nodes {
+		server := serverOf(n.life.now())
+		for _, other := range s.nodes[:i] {
+			if server != "" && serverOf(other.life.now()) == server {
+				return fmt.Errorf("%w: quorum: nodes %d and %d are one server", store.ErrRefused, other.index, i)
+			}
+		}
+	}
+	return nil
+}
+
+// serverOf returns the part of a life's id that names the server, see [store.Incarnator].
+func serverOf(id string) string {
+	server, _, _ := strings.Cut(id, "/")
+	return server
 }

@@ -44,15 +44,21 @@ type Options struct {
 	NodeTimeout time.Duration
 
 	// LongestLease is the longest TTL that any client uses on these nodes. A node
-	// that restarted is no part of a majority for so long, as holds that it has
-	// forgotten may live on elsewhere. 0: the longest that this handle was asked
-	// for so far, which is right if all clients use the same. As soon as it is asked for
-	// a longer one, nodes that have been up for less than that do not count.
+	// that lost its data does not vote for so long, because holds that it has lost
+	// may live on at other nodes. A request with a longer TTL is refused with an
+	// error that matches [store.ErrRefused]. 0: a node does not vote for the TTL of
+	// the request. This is right if all clients use the same TTL for one name.
 	LongestLease time.Duration
 
 	// Durable says that the nodes have confirmed nothing that a restart can lose, as
 	// Redis with appendonly yes and appendfsync always. Then a restart excludes nobody.
 	Durable bool
+
+	// Fresh says that no client has used these nodes before this handle. Then they
+	// vote at once, although they may just have started. It is for the first start
+	// of a new site. On a handle that is opened while others hold locks, a node
+	// that has just lost its data could let a second owner in.
+	Fresh bool
 
 	// Own has Close close the nodes too. By default they stay the caller's.
 	Own bool
@@ -65,8 +71,9 @@ type Store struct {
 	opts  Options
 	min   time.Duration
 
-	longest atomic.Int64 // the longest lease seen
+	longest atomic.Int64 // the longest lease seen, for Views
 	pulse   atomic.Int64 // how long the last round took
+	greeted atomic.Bool  // the lives of a majority are known, for Options.Fresh
 	entries table
 	work    work
 	closed  atomic.Bool
@@ -163,7 +170,15 @@ func (s *Store) timeout(lease time.Duration) time.Duration {
 	return max(min(lease/20, 500*time.Millisecond), min(lease/10, 100*time.Millisecond))
 }
 
-// note remembers the longest lease.
+// tooLong is the error of a request for a lease that is longer than the options allow.
+func (s *Store) tooLong(lease time.Duration) error {
+	if s.opts.LongestLease == 0 || lease <= s.opts.LongestLease {
+		return nil
+	}
+	return fmt.Errorf("%w: quorum: a lease of %v is longer than Options.LongestLease, %v", store.ErrRefused, lease, s.opts.LongestLease)
+}
+
+// note remembers the longest lease, for Views.
 func (s *Store) note(lease time.Duration) {
 	for {
 		longest := s.longest.Load()
@@ -173,12 +188,13 @@ func (s *Store) note(lease time.Duration) {
 	}
 }
 
-// exclusion is how long a node that lost its data is no part of a majority.
-func (s *Store) exclusion() time.Duration {
+// exclusion is for how long a node that lost its data does not vote for a name with
+// that lease. Names with longer leases do not matter: a vote is for one name.
+func (s *Store) exclusion(lease time.Duration) time.Duration {
 	if s.opts.Durable {
 		return 0
 	}
-	return max(s.opts.LongestLease, time.Duration(s.longest.Load()))
+	return max(s.opts.LongestLease, lease)
 }
 
 // drift is how much the clock of a node may run ahead of ours in a lease: the

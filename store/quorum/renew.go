@@ -28,11 +28,34 @@ func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
 	if err := s.ready(ctx); err != nil || len(holds) == 0 {
 		return fail(err)
 	}
+	for _, ref := range holds {
+		if err := s.tooLong(ref.TTL); err != nil {
+			return s.renewShorter(ctx, holds)
+		}
+	}
 	renewed, err := during(ctx, s, func(ctx context.Context) ([]error, error) { return s.renew(ctx, holds), nil })
 	if err != nil {
 		return fail(err)
 	}
 	return renewed
+}
+
+// renewShorter renews the holds of a batch whose leases are not too long.
+func (s *Store) renewShorter(ctx context.Context, holds []store.Ref) []error {
+	results := make([]error, len(holds))
+	var rest []store.Ref
+	for i, ref := range holds {
+		if results[i] = s.tooLong(ref.TTL); results[i] == nil {
+			rest = append(rest, ref)
+		}
+	}
+	renewed := s.Renew(ctx, rest)
+	for i := range results {
+		if results[i] == nil {
+			results[i], renewed = renewed[0], renewed[1:]
+		}
+	}
+	return results
 }
 
 // renewal is one batch, and what the nodes said of each hold.
@@ -124,7 +147,7 @@ func (b *renewal) restore(ctx context.Context) {
 		}
 		b.s.work.also(func() {
 			for _, i := range lost[k] {
-				if b.s.work.base.Err() != nil || !b.s.restore(ctx, n, b.holds[i]) {
+				if b.s.work.base.Err() != nil || !b.s.restoreRenewed(ctx, n, b.holds[i]) {
 					return
 				}
 			}
@@ -132,29 +155,79 @@ func (b *renewal) restore(ctx context.Context) {
 	}
 }
 
-// restore asks a node for a hold again, with the token that it has. The renewal
-// must be recent: a majority has it still. It reports whether the node answered.
-func (s *Store) restore(ctx context.Context, n *node, ref store.Ref) bool {
+// restoreRenewed gives a node a hold that a majority has just renewed. It reports whether
+// the node answered.
+func (s *Store) restoreRenewed(ctx context.Context, n *node, ref store.Ref) bool {
 	e := s.entries.take(ref.ID, 0)
 	if e == nil {
 		return true // another handle's
 	}
 	defer s.entries.put(ref.ID, e)
+	err := s.restore(ctx, n, e, ref.TTL)
+	return err == nil || certain(err)
+}
+
+// isMissing reports whether a node with that answer lacks a hold that a majority has. A
+// request that has timed out may be on its way yet; the next renewal looks after it.
+func isMissing(err error) bool {
+	return err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
+}
+
+// completions is how often a node that lacks a new hold is asked for it.
+const completions = 4
+
+// complete asks nodes that lack a hold for it, in the background, right after a majority
+// has granted it: while only a bare majority has the hold, one of its nodes that loses
+// the hold would let another owner in. A node where another request has the lock is
+// asked again, because that request gives it back soon.
+func (s *Store) complete(ctx context.Context, e *entry, missing []*node) {
+	for _, n := range missing {
+		s.work.also(func() {
+			pause := s.moment()
+			for range completions {
+				if err := s.restore(ctx, n, e, 0); !errors.Is(err, store.ErrHeld) || !s.sleep(pause) {
+					return
+				}
+				pause *= 4
+			}
+		})
+	}
+}
+
+// sleep waits, and reports whether the handle is still open.
+func (s *Store) sleep(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-s.work.base.Done():
+		return false
+	}
+}
+
+// restore asks a node for a hold that it lacks, with the token that the hold has, for the
+// given lease; 0 means that of the request. A majority must have the hold. The error is
+// that of the node, or nil if there was nothing to ask for.
+func (s *Store) restore(ctx context.Context, n *node, e *entry, lease time.Duration) error {
 	req, token, done := e.resending(n.index)
 	if done == nil {
-		return true
+		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout(ref.TTL))
+	if lease > 0 {
+		req.TTL = lease
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout(req.TTL))
 	defer cancel()
 	defer context.AfterFunc(s.work.base, cancel)()
-	req.Queue, req.TTL = false, ref.TTL
+	req.Queue = false
 	g, err := n.store.Acquire(ctx, req)
 	done(err == nil || certain(err))
 	// As with each vote that counts, the node has to have reserved all.
 	if err == nil && g.Held && (g.Token < token || g.Short > 0) {
-		_, err = n.raiser.RaiseToken(ctx, ref, max(token, g.Token+1), req.Tokens)
+		_, err = n.raiser.RaiseToken(ctx, refOf(req), max(token, g.Token+1), req.Tokens)
 	}
-	return err == nil || certain(err)
+	return err
 }
 
 // prolong notes that the hold, if it is one, may last for d from now on.

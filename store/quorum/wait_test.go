@@ -265,3 +265,17 @@ func TestFault23MajorityLost(t *testing.T) {
 		})
 	}
 }
+
+// A request that is not granted names a holder, as its nodes do.
+func TestHeldBy(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a, b := s.client(), s.client()
+		first := request("a", 1)
+		first.Label = "the first"
+		s.hold(a, first)
+		for _, r := range []store.Request{request("b", 1), waiting(request("b", 2))} {
+			g, _ := b.Acquire(bg, r)
+			want(t, "HeldBy", g.HeldBy, "the first")
+		}
+	})
+}

@@ -11,7 +11,7 @@ import (
 	"github.com/dlock-go/dlock/store/redis"
 )
 
-// says asserts that an error says all of that, and nothing of the inside of a script.
+// says asserts that the error contains all texts, and no part of a script.
 func says(t testing.TB, err error, texts ...string) {
 	t.Helper()
 	require.Error(t, err)

@@ -85,6 +85,9 @@ func (n *name) keys() []string {
 	return []string{n.counter, n.lock}
 }
 
+// all are the keys that the renew script wants of each hold.
+func (n *name) all() []string { return []string{n.counter, n.lock, n.order} }
+
 // known is how many names a layout remembers. It forgets a name when another one
 // with the same place is used.
 const known = 1024
@@ -125,7 +128,7 @@ func (l *layout) typeOf(key string) string {
 	if !ok || !found || p < 0 {
 		return ""
 	}
-	if rest == "token" {
+	if rest == "token" || rest == "life" && p == 0 {
 		return "string"
 	}
 	kind, name, ok := strings.Cut(rest, ":")

@@ -54,13 +54,9 @@ var ErrVersion = errors.New("redis: Redis 7.0 or newer is required")
 //
 // An unknown parameter is an error.
 func Open(rawURL string) (*Store, error) {
-	client, opts, err := parseURL(rawURL)
+	client, opts, err := checkURL(rawURL)
 	if err != nil {
 		return nil, err
-	}
-	// Options are checked first: they need no server.
-	if _, err := New(noClient{}, opts); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalidURL, err)
 	}
 	c, err := rueidis.NewClient(*client)
 	if err != nil {
@@ -77,6 +73,18 @@ func Open(rawURL string) (*Store, error) {
 	}
 	s.owned = true
 	return s, nil
+}
+
+// checkURL is parseURL that also checks what needs no server: the options.
+func checkURL(rawURL string) (*rueidis.ClientOption, *Options, error) {
+	client, opts, err := parseURL(rawURL)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := New(noClient{}, opts); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrInvalidURL, err)
+	}
+	return client, opts, nil
 }
 
 // noClient is for [New] where it only checks options.

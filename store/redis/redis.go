@@ -74,6 +74,7 @@ type Store struct {
 	failed    *failures
 
 	wakeups *wakeups
+	life    life
 
 	closing   chan struct{} // closed when Close begins
 	closeOnce sync.Once

@@ -1,0 +1,113 @@
+package quorum_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock/internal/faultstore"
+	"github.com/dlock-go/dlock/store"
+)
+
+// TestFault101BareMajority: a node that missed the request of a new hold gets it at once. So
+// another node that ends the lease early, because its clock jumped, lets no other owner in.
+func TestFault101BareMajority(t *testing.T) {
+	for name, miss := range map[string]func(s *site, a *client){
+		"error": func(_ *site, a *client) {
+			a.links[2].On(faultstore.Acquire, faultstore.Nth(1), faultstore.DropRequest())
+		},
+		"late error": func(_ *site, a *client) {
+			a.links[2].On(faultstore.Acquire, faultstore.Nth(1), faultstore.DelayReply(50*time.Millisecond), faultstore.DropRequest())
+		},
+		"held by a request that gives it back": func(s *site, _ *client) {
+			other := request("x", 1)
+			s.nodes[2].Acquire(bg, other)
+			time.AfterFunc(10*time.Millisecond, func() { s.nodes[2].Release(bg, refOf(other)) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 3, func(s *site) {
+				a, b := s.client(), s.client()
+				miss(s, a)
+				token := s.hold(a, request("a", 1)).Token
+				time.Sleep(time.Second)
+				want(t, "holders at node 2", s.holders(2), "a")
+				if state, _ := s.nodes[2].Inspect(bg, "n"); state.Holders[0].Token < token {
+					t.Errorf("node 2 has token %d, want %d or more", state.Holders[0].Token, token)
+				}
+				s.nodes[1].Break(bg, "n") // as a jump of its clock does
+				s.refused(b, request("b", 1), store.ErrHeld)
+				s.release(a, request("a", 1))
+				synctest.Wait()
+				for i := range s.nodes {
+					want(t, "left", s.left(i), "")
+				}
+			})
+		})
+	}
+}
+
+// TestCompletionEndsWithTheHold: a node is not asked for a hold that was released meanwhile.
+func TestCompletionEndsWithTheHold(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a := s.client()
+		other := request("x", 1)
+		s.nodes[2].Acquire(bg, other)
+		s.hold(a, request("a", 1))
+		s.release(a, request("a", 1))
+		s.nodes[2].Release(bg, refOf(other))
+		time.Sleep(time.Second)
+		want(t, "left at node 2", s.left(2), "")
+	})
+}
+
+// TestLongestLeaseIsTheLimit: with a longer lease a restarted node could vote too soon.
+func TestLongestLeaseIsTheLimit(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		s.opts.LongestLease = lease
+		a := s.client()
+		r, long := request("a", 1), request("b", 1)
+		long.Name, long.TTL = "other", lease+time.Millisecond
+		s.refused(a, long, store.ErrRefused)
+		s.hold(a, r)
+		errs := a.Renew(bg, []store.Ref{refOf(long), refOf(r), refOf(long)})
+		if errs[1] != nil || !errors.Is(errs[0], store.ErrRefused) || !errors.Is(errs[2], store.ErrRefused) {
+			t.Errorf("Renew: got %v, want the longer leases refused and the other renewed", errs)
+		}
+		for _, link := range a.links {
+			for _, c := range link.Calls(faultstore.Any) {
+				if c.Name() == "other" {
+					t.Errorf("a node was asked for the longer lease: %v", c.Op)
+				}
+			}
+		}
+	})
+}
+
+// TestExclusionLastsForTheLeaseOfTheName: a restarted node votes for a name with a short
+// lease before it votes for one with a longer lease.
+func TestExclusionLastsForTheLeaseOfTheName(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a := s.client()
+		short := func(id int) store.Request {
+			r := request("a", id)
+			r.Name, r.TTL, r.WaitTTL = "short", time.Second, time.Second
+			return r
+		}
+		s.hold(a, request("a", 1))
+		s.release(a, request("a", 1))
+		s.restart(1)
+		a.cut(down, 2)
+		if g, err := a.Acquire(bg, short(2)); g.Held {
+			t.Fatalf("granted by a node that has just restarted: %+v, %v", g, err)
+		}
+		time.Sleep(time.Second + time.Millisecond)
+		s.hold(a, short(3))
+		if g, err := a.Acquire(bg, request("a", 4)); g.Held {
+			t.Errorf("granted after %v with a lease of %v: %+v, %v", time.Second, lease, g, err)
+		}
+		time.Sleep(lease)
+		s.hold(a, request("a", 5))
+	})
+}

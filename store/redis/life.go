@@ -1,0 +1,191 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// life is what a handle has seen of the life of a server's data.
+//
+// The age of a server is not its uptime. Redis computes the uptime from its wall clock: a
+// clock that is slow at the start and is set later makes the server older than it is. So
+// clients measure the age, each with its own monotonic clock, and leave the result in a key
+// of the server for clients that start later.
+//
+// The key is lost with the data, so a FLUSHALL begins a new life too. It carries the run id of
+// the process and the id of what the process replicates, because a snapshot or a replica may
+// have the key and lack holds.
+type life struct {
+	mu    sync.Mutex
+	id    string    // of the key; "" before the first contact
+	run   string    // the server's process and what it replicates
+	since time.Time // first seen then
+	left  time.Duration
+}
+
+var lifeScript = sync.OnceValue(func() *rueidis.Lua {
+	return rueidis.NewLuaScript("#!lua flags=allow-oom\n" + comment.ReplaceAllString(source("life"), ""))
+})
+
+// lifeKey holds the life of the data of a server that is no cluster.
+func (l *layout) lifeKey() string { return l.start[0] + "life" }
+
+// Incarnation implements [store.Incarnator]. The id changes when the server's process, what
+// it replicates, or its data is another one. The age is that for which clients have seen
+// this life, by their own clocks. It takes one round trip, two at the first contact and
+// now and then after that, and needs the right to INFO.
+//
+// Of a cluster it is the run ids of all masters, and for how long the youngest of them has
+// been up by its wall clock. It needs the right to ROLE too, and does not notice a FLUSHALL.
+func (s *Store) Incarnation(ctx context.Context) (id string, age time.Duration, err error) {
+	if err := s.ready(ctx); err != nil {
+		return "", 0, err
+	}
+	if s.client.Mode() == rueidis.ClientModeCluster {
+		id, age, err = s.lifeOfCluster(ctx)
+	} else {
+		replies := s.client.DoMulti(ctx, s.askLife()...)
+		id, age, err = s.readLife(ctx, replies)
+	}
+	if err != nil {
+		return "", 0, s.outcome(err)
+	}
+	return id, age, nil
+}
+
+// askLife is the commands whose replies readLife reads.
+func (s *Store) askLife() []rueidis.Completed {
+	return []rueidis.Completed{
+		s.client.B().Info().Section("server", "replication").Build(),
+		s.client.B().Get().Key(s.keys.lifeKey()).Build(),
+	}
+}
+
+func (s *Store) readLife(ctx context.Context, replies []rueidis.RedisResult) (id string, age time.Duration, err error) {
+	info, err := replies[0].ToString()
+	if err != nil {
+		return "", 0, err
+	}
+	run, err := runOf(info)
+	if err != nil {
+		return "", 0, err
+	}
+	text, err := replies[1].ToString()
+	if err != nil && !rueidis.IsRedisNil(err) {
+		return "", 0, err
+	}
+	id, left, ok := parseLife(text, run)
+	if !ok {
+		if id, left, err = s.writeLife(ctx, run, newID(), 0); err != nil {
+			return "", 0, err
+		}
+	}
+	seen, worth := s.life.see(run, id, left)
+	if worth {
+		if now, age, err := s.writeLife(ctx, run, id, seen); err != nil || now != id {
+			return run + ":" + now, age, err
+		}
+	}
+	return run + ":" + id, max(left, seen), nil
+}
+
+// writeLife begins a life, or says for how long this handle has seen the one that goes on.
+func (s *Store) writeLife(ctx context.Context, run, id string, seen time.Duration) (string, time.Duration, error) {
+	args := []string{run, id, strconv.FormatInt(seen.Milliseconds(), 10)}
+	text, err := lifeScript().Exec(ctx, s.client, []string{s.keys.lifeKey()}, args).ToString()
+	if err != nil {
+		return "", 0, err
+	}
+	id, age, ok := parseLife(text, run)
+	if !ok {
+		return "", 0, unexpected("life", nil)
+	}
+	return id, age, nil
+}
+
+// see notes that the life went on until now, and returns for how long this handle has seen
+// it. That is worth a write if clients that start later would learn a quarter more.
+func (l *life) see(run, id string, left time.Duration) (seen time.Duration, worth bool) {
+	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.id != id || l.run != run {
+		l.id, l.run, l.since, l.left = id, run, now, 0
+	}
+	l.left = max(l.left, left)
+	if seen = now.Sub(l.since); seen > l.left+l.left/4+50*time.Millisecond {
+		l.left, worth = seen, true
+	}
+	return seen, worth
+}
+
+func parseLife(text, run string) (id string, age time.Duration, ok bool) {
+	parts := strings.Fields(text)
+	if len(parts) != 3 || parts[0] != run {
+		return "", 0, false
+	}
+	ms, err := strconv.ParseInt(parts[2], 10, 50)
+	return parts[1], time.Duration(ms) * time.Millisecond, err == nil && ms >= 0
+}
+
+// runOf names the process and what it replicates, in the form that [store.Incarnator] asks
+// for. The latter changes when a replica is promoted: a master may be replaced and come back as
+// the master, with less data.
+func runOf(info string) (string, error) {
+	in := infoOf(info)
+	if in["run_id"] == "" || in["master_replid"] == "" {
+		return "", errors.New("redis: the server says no run id and replication id")
+	}
+	return in["run_id"] + "/" + in["master_replid"], nil
+}
+
+func (s *Store) lifeOfCluster(ctx context.Context) (id string, age time.Duration, err error) {
+	nodes, err := s.masters(ctx)
+	if err != nil {
+		return "", 0, err
+	}
+	var ids []string
+	for i, node := range nodes {
+		run, up, err := uptimeOf(ctx, node)
+		if err != nil {
+			return "", 0, err
+		}
+		if ids = append(ids, run); i == 0 || up < age {
+			age = up
+		}
+	}
+	if len(ids) == 0 {
+		return "", 0, errNoNode
+	}
+	slices.Sort(ids)
+	return strings.Join(ids, " "), age, nil
+}
+
+// uptimeOf asks a server for its run and for how long it has been up at least: the seconds
+// that it says are those between two times without their fractions. A server that ever was a
+// replica does not say since when it is the master.
+func uptimeOf(ctx context.Context, node rueidis.Client) (run string, up time.Duration, err error) {
+	text, err := node.Do(ctx, node.B().Info().Section("server", "replication").Build()).ToString()
+	if err != nil {
+		return "", 0, err
+	}
+	if run, err = runOf(text); err != nil {
+		return "", 0, err
+	}
+	in := infoOf(text)
+	seconds, err := strconv.ParseInt(in["uptime_in_seconds"], 10, 40)
+	if err != nil {
+		return "", 0, errors.New("redis: the server says no uptime")
+	}
+	if strings.Trim(in["master_replid2"], "0") != "" {
+		seconds = 0
+	}
+	return strings.ReplaceAll(run, "/", ":"), max(0, time.Duration(seconds-1)*time.Second), nil
+}
