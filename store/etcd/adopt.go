@@ -48,9 +48,7 @@ func (s *Store) adopt(ctx context.Context, ref store.Ref, r *record, k known) er
 func (s *Store) holdOf(ctx context.Context, ref store.Ref, r *record, k known) (*entry, error) {
 	keys := s.keys.keysOf(ref.Name, ref.Owner, ref.ID, ref.Mode)
 	if k.state == holding {
-		h := newEntry(keys, r.req)
-		h.key, h.held, h.create, h.mod, h.token = keys.hold, true, k.create, k.create, k.token
-		return h, nil
+		return r.hold(k), nil
 	}
 	v, err := s.look(ctx, keys.dir)
 	if err != nil {

@@ -12,6 +12,9 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
+// errEnded: the next request of the id deletes its keys, and begins from the start.
+var errEnded = errors.New("the time of this id was up before the answer came")
+
 // ask is one call of Acquire.
 type ask struct {
 	s *Store
@@ -38,13 +41,27 @@ func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, er
 		return store.Grant{}, fmt.Errorf("etcd: %w: %d tokens at once, of %d that are possible", store.ErrRefused, req.Tokens, maxTokens)
 	}
 	a := &ask{s: s, req: req, idKeys: s.keys.keysOf(req.Name, req.Owner, req.ID, req.Mode), began: time.Now()}
-	a.r, a.fresh = s.records.track(req, a.idKeys)
-	a.since = s.records.reads(a.r)
+	if err := a.track(ctx); err != nil {
+		return store.Grant{}, s.outcome(err)
+	}
 	g, err := a.run(ctx)
 	if out := s.outcome(err); errors.Is(out, store.ErrRefused) || errors.Is(out, store.ErrForeignKey) {
 		err = a.undo(ctx, err)
 	}
 	return g, s.outcome(err)
+}
+
+// track finds the record of the id, or makes one. Keys whose time is up go first, as if they had gone by themselves.
+func (a *ask) track(ctx context.Context) error {
+	for {
+		a.r, a.fresh = a.s.records.track(a.req, a.idKeys)
+		if a.since = a.s.records.reads(a.r); !a.since.over {
+			return nil
+		}
+		if err := a.s.records.end(ctx, a.r); err != nil {
+			return err
+		}
+	}
 }
 
 func (a *ask) run(ctx context.Context) (g store.Grant, err error) {
@@ -70,7 +87,7 @@ func (a *ask) run(ctx context.Context) (g store.Grant, err error) {
 		}
 		var revision int64
 		if revision, v, err = s.try(ctx, a.dir, enter(e, a.lease.id, a.otherwise(e))); revision > 0 {
-			return a.held(e.becomes(revision, 0, a.lease.id), revision, 1)
+			return a.held(e.becomes(e.first, revision, 0, a.lease.id), revision, 1)
 		}
 	}
 	there := false
@@ -162,12 +179,7 @@ func (a *ask) step(ctx context.Context, v *view) (g store.Grant, next *view, don
 		a.forget()
 		return g, nil, true, store.ErrLost
 	case h != nil:
-		if next, err = a.extend(ctx, h, v); err == nil && next == nil && s.records.mustRewrite(a.r) {
-			if next, err = s.rehang(ctx, h, h.lease); err == nil && next == nil {
-				s.records.rewritten(a.r)
-			}
-		}
-		if err != nil || next != nil {
+		if next, err = a.extend(ctx, h, v); err != nil || next != nil {
 			return g, next, false, err
 		}
 		holds := 0
@@ -246,23 +258,31 @@ func (a *ask) placeLease(ctx context.Context) (*lease, error) {
 func (a *ask) wait(ctx context.Context, v *view, w *entry) (*view, error) {
 	s := a.s
 	if !s.records.notePlace(a.r, a.since, w, v.rev) {
-		// The time of the place was up before this answer came. If its key is written again, it is not the one
-		// that is being deleted.
-		a.r, _ = s.records.trackBut(a.r, a.req, a.idKeys)
+		return nil, a.late()
 	}
 	l, err := a.placeLease(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if w.lease != l.id || s.records.mustRewrite(a.r) {
+	if w.lease != l.id {
 		if next, err := s.rehang(ctx, w, l.id); err != nil || next != nil {
 			return next, err
 		}
-		s.records.rewritten(a.r)
-		s.records.notePlace(a.r, a.since, w, v.rev)
 	}
 	s.watches.enter(a.r, w, v)
 	return nil, nil
+}
+
+// late sees to it that a key goes of which this call was told after the time of its id was up. If the record of
+// the id stands, its keys are being deleted.
+func (a *ask) late() error {
+	if r, fresh := a.s.records.track(a.req, a.idKeys); fresh {
+		a.s.records.expire(r)
+	}
+	if time.Since(a.began) >= a.req.TTL {
+		return store.ErrLost
+	}
+	return errEnded
 }
 
 // held answers with a hold that was there at a revision.
@@ -270,16 +290,7 @@ func (a *ask) held(h *entry, revision int64, holds int) (store.Grant, error) {
 	s := a.s
 	s.watches.leave(a.r)
 	if !s.records.noteHold(a.r, a.since, h, revision, a.lease, a.req.TTL) {
-		// The time of the id was up before this answer came. A new record ends the hold if no call asks again.
-		if time.Since(a.began) < a.req.TTL {
-			s.records.trackBut(a.r, a.req, a.idKeys)
-			return store.Grant{}, errors.New("the time of its place was up before this answer came")
-		}
-		// With this answer the hold itself is over. If the old record stands, its keys are being deleted.
-		if r, fresh := s.records.track(a.req, a.idKeys); fresh {
-			s.records.expire(r)
-		}
-		return store.Grant{}, store.ErrLost
+		return store.Grant{}, a.late()
 	}
 	if a.lease != nil {
 		a.lasts = min(a.req.TTL, s.leases.remains(a.lease, a.began))

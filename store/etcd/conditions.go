@@ -22,8 +22,35 @@ func still(key string, create int64) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(key), "=", create)
 }
 
+// ours is that a key is that of this id, which only the value of one without an id says.
+func (k idKeys) ours(key string) []clientv3.Cmp {
+	if key != k.first || k.first == k.again {
+		return nil
+	}
+	return begins(key, valueBegins(k.tag, k.id))
+}
+
+// begins is that the value of a key begins with a text.
+func begins(key, text string) []clientv3.Cmp {
+	return []clientv3.Cmp{clientv3.Compare(clientv3.Value(key), ">", text), clientv3.Compare(clientv3.Value(key), "<", text+"~")}
+}
+
+// remove deletes a key of this id.
+func (k idKeys) remove(key string) clientv3.Op {
+	return clientv3.OpTxn(k.ours(key), []clientv3.Op{clientv3.OpDelete(key)}, nil)
+}
+
+// removeAll deletes all keys that this id may have, but for a tombstone.
+func (k idKeys) removeAll() []clientv3.Op {
+	ops := []clientv3.Op{k.remove(k.place), k.remove(k.again)}
+	if k.first != k.again {
+		ops = append(ops, k.remove(k.first))
+	}
+	return ops
+}
+
 // from and to bound the keys of a kind.
-func (k idKeys) from(kind string) string { return k.dir + kind + "/" }
+func (k idKeys) from(kind string) string { return k.dir + kind }
 func (k idKeys) to(kind string) string   { return k.dir + kind + "0" } // the character behind a slash
 
 // noForeign is that there is no key before those of holds and waiters, where version 1 had its own.
@@ -31,7 +58,7 @@ func (k idKeys) noForeign() clientv3.Cmp { return none(k.to(kindRefused), k.from
 
 // noOwn is that the owner has no hold of a kind.
 func (k idKeys) noOwn(kind string) clientv3.Cmp {
-	return none(k.from(kind)+k.tag+"/", k.from(kind)+k.tag+"0")
+	return none(k.from(kind)+"/"+k.tag+"/", k.from(kind)+"/"+k.tag+"0")
 }
 
 // look reads all there is of the name.
@@ -41,8 +68,7 @@ func (k idKeys) look() clientv3.Op { return clientv3.OpGet(k.dir, clientv3.WithP
 // condition and one write, or else does otherwise.
 func (k idKeys) enterFree(e *entry, lease clientv3.LeaseID, otherwise clientv3.Op) clientv3.Op {
 	nothing := clientv3.Compare(clientv3.CreateRevision(k.dir), "=", 0).WithPrefix()
-	put := clientv3.OpPut(k.hold, e.asHold(0), clientv3.WithLease(lease))
-	return clientv3.OpTxn([]clientv3.Cmp{nothing}, []clientv3.Op{put}, []clientv3.Op{otherwise})
+	return clientv3.OpTxn([]clientv3.Cmp{nothing}, []clientv3.Op{e.put(k.first, ownRevision, lease)}, []clientv3.Op{otherwise})
 }
 
 // enter is the transaction that grants a new request on a free name, or else does otherwise: for an exclusive
@@ -56,21 +82,20 @@ func (k idKeys) enter(e *entry, lease clientv3.LeaseID, otherwise clientv3.Op) c
 			k.noOwn(kindRead), still(k.refused, 0),
 		}
 	}
-	put := clientv3.OpPut(k.hold, e.asHold(0), clientv3.WithLease(lease))
-	return clientv3.OpTxn(conditions, []clientv3.Op{put}, []clientv3.Op{otherwise})
+	return clientv3.OpTxn(conditions, []clientv3.Op{e.put(k.first, ownRevision, lease)}, []clientv3.Op{otherwise})
 }
 
 // take is the transaction that takes a place, and reads all there is after that. A re-entry or an upgrade never
 // takes one.
 func (k idKeys) take(e *entry, lease clientv3.LeaseID) clientv3.Op {
-	put := clientv3.OpPut(k.place, e.asWaiter(), clientv3.WithLease(lease))
-	return clientv3.OpTxn([]clientv3.Cmp{
-		still(k.place, 0), still(k.refused, 0), k.noOwn(kindRead), k.noOwn(kindWrite),
-	}, []clientv3.Op{put, k.look()}, []clientv3.Op{k.look()})
+	look := []clientv3.Op{k.look()}
+	return clientv3.OpTxn(begins(k.from(kindWrite), valueBegins(k.tag, "")), look, []clientv3.Op{clientv3.OpTxn(
+		[]clientv3.Cmp{still(k.place, 0), still(k.refused, 0), k.noOwn(kindRead), k.noOwn(kindWrite)},
+		[]clientv3.Op{e.put(k.place, "", lease), k.look()}, look)})
 }
 
-// first is that no writer holds, and that no waiter is earlier.
-func (k idKeys) first(e *entry) []clientv3.Cmp {
+// earliest is that no writer holds, and that no waiter is earlier.
+func (k idKeys) earliest(e *entry) []clientv3.Cmp {
 	return []clientv3.Cmp{
 		k.noForeign(), none(k.from(kindWrite), k.to(kindWrite)),
 		clientv3.Compare(clientv3.CreateRevision(k.from(kindReadWaiter)), ">", e.create-1).WithRange(k.to(kindWriteWaiter)),
@@ -80,29 +105,25 @@ func (k idKeys) first(e *entry) []clientv3.Cmp {
 // next is the transaction that makes the hold of a waiter whose owner has no hold: when there is no earlier
 // waiter, and for a writer no hold, for a reader no exclusive one.
 func (k idKeys) next(e *entry, lease clientv3.LeaseID) clientv3.Op {
-	conditions := append(k.first(e), still(k.place, e.create))
+	conditions := append(k.earliest(e), still(k.place, e.create))
 	if e.mode == store.Exclusive {
 		conditions = append(conditions, none(k.from(kindRead), k.to(kindRead)))
 	} else {
 		conditions = append(conditions, k.noOwn(kindRead))
 	}
-	return clientv3.OpTxn(conditions, k.makeHold(e, 0, lease), []clientv3.Op{k.look()})
-}
-
-// makeHold makes the hold of a request, and ends its place if it has one.
-func (k idKeys) makeHold(e *entry, token uint64, lease clientv3.LeaseID) []clientv3.Op {
-	return []clientv3.Op{clientv3.OpDelete(k.place), clientv3.OpPut(k.hold, e.asHold(token), clientv3.WithLease(lease))}
+	return clientv3.OpTxn(conditions, []clientv3.Op{
+		clientv3.OpDelete(k.place), e.put(k.first, ownRevision, lease),
+	}, []clientv3.Op{k.look()})
 }
 
 // nextReaders is the transaction that makes the holds of the leading readers, with tokens in their order.
 func (v *view) nextReaders(readers []*entry) clientv3.Op {
 	k, offset := readers[0].idKeys, 0
-	conditions := k.first(readers[0])
+	conditions := k.earliest(readers[0])
 	var then []clientv3.Op
 	for _, e := range readers {
 		conditions = append(conditions, still(e.place, e.create), e.noOwn(kindRead))
-		text := e.encode(ownRevision + " + " + strconv.Itoa(offset))
-		then = append(then, clientv3.OpDelete(e.place), clientv3.OpPut(e.hold, text, clientv3.WithLease(e.lease)))
+		then = append(then, clientv3.OpDelete(e.place), e.put(e.first, ownRevision+" + "+strconv.Itoa(offset), e.lease))
 		offset += e.tokens
 	}
 	return clientv3.OpTxn(conditions, then, []clientv3.Op{k.look()})
@@ -110,12 +131,13 @@ func (v *view) nextReaders(readers []*entry) clientv3.Op {
 
 // again is the transaction that makes a hold of an owner that has one, own: a re-entry, with its token,
 // or an upgrade, with a new one.
-func (v *view) again(e, own *entry, lease clientv3.LeaseID) (op clientv3.Op, token uint64) {
+func (v *view) again(e, own *entry, lease clientv3.LeaseID) (clientv3.Op, uint64) {
 	k := e.idKeys
-	conditions := []clientv3.Cmp{still(own.key, own.create), still(k.hold, 0), still(k.refused, 0), still(k.place, e.create)}
-	if token = own.token; own.mode == store.Shared && e.mode == store.Exclusive {
-		token = 0
-		tag := k.from(kindRead) + k.tag
+	conditions := append(own.ours(own.key), still(own.key, own.create), still(k.again, 0), still(k.refused, 0), still(k.place, e.create))
+	token, text := own.token, strconv.FormatUint(own.token, 10)
+	if own.mode == store.Shared && e.mode == store.Exclusive {
+		token, text = 0, ownRevision
+		tag := k.from(kindRead) + "/" + k.tag
 		conditions = append(conditions, k.noForeign(), none(k.from(kindWrite), k.to(kindWrite)),
 			none(k.from(kindRead), tag+"/"), none(tag+"0", k.to(kindRead)))
 		// While the first writer waits no reader behind it is due.
@@ -126,5 +148,7 @@ func (v *view) again(e, own *entry, lease clientv3.LeaseID) (op clientv3.Op, tok
 			}
 		}
 	}
-	return clientv3.OpTxn(conditions, k.makeHold(e, token, lease), []clientv3.Op{k.look()}), token
+	return clientv3.OpTxn(conditions, []clientv3.Op{
+		clientv3.OpDelete(k.place), e.put(k.again, text, lease),
+	}, []clientv3.Op{k.look()}), token
 }

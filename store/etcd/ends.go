@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"time"
@@ -40,9 +41,7 @@ func (rs *records) sweep() {
 				return
 			}
 			rs.s.tasks.Go(func() {
-				ctx, cancel := context.WithTimeout(rs.s.ctx, callTimeout)
-				defer cancel()
-				rs.end(ctx, r)
+				rs.endNow(r)
 				<-deleting
 			})
 		}
@@ -64,27 +63,26 @@ func (rs *records) due() (due []*record, left bool) {
 	return due, rs.on
 }
 
-// expire ends a record before its time.
-func (rs *records) expire(r *record) {
+// expire ends a record in the background.
+func (rs *records) expire(r *record) { rs.s.tasks.Go(func() { rs.endNow(r) }) }
+
+func (rs *records) endNow(r *record) error {
+	ctx, cancel := context.WithTimeout(rs.s.ctx, callTimeout)
+	defer cancel()
+	return rs.end(ctx, r)
+}
+
+// end deletes the keys of a record, whose time is up from now on. If that fails, the sweeper tries it again.
+func (rs *records) end(ctx context.Context, r *record) error {
 	rs.mu.Lock()
 	r.deadline, r.ending, r.retry = time.Time{}, true, time.Now().Add(2*callTimeout)
 	rs.mu.Unlock()
-	rs.s.tasks.Go(func() {
-		ctx, cancel := context.WithTimeout(rs.s.ctx, callTimeout)
-		defer cancel()
-		rs.end(ctx, r)
-	})
-}
-
-// end deletes the keys of a record whose time is up. If that fails, the sweeper tries it again.
-func (rs *records) end(ctx context.Context, r *record) error {
 	err := rs.deleteKeys(ctx, r)
 	if err == nil {
 		return nil
 	}
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	r.deadline, r.ending = time.Time{}, true
 	r.pause = max(r.pause, firstDelete)
 	r.retry = time.Now().Add(r.pause)
 	if errors.Is(rs.s.outcome(err), store.ErrRefused) {
@@ -106,11 +104,12 @@ func (rs *records) deleteKeys(ctx context.Context, r *record) error {
 		gone := kv == nil || rs.s.leases.have(clientv3.LeaseID(kv.Lease)) == nil
 		switch {
 		case gone:
-		case string(kv.Key) == r.hold && rs.becomesHold(r), !rs.is(r): // or it is the key of another call now
+		case string(kv.Key) != r.place && rs.becomesHold(r), !rs.is(r): // or it is the key of another call now
 			return nil
 		default:
-			unchanged := clientv3.Compare(clientv3.ModRevision(string(kv.Key)), "=", kv.ModRevision)
-			answer, err := rs.s.client.Txn(ctx).If(unchanged).Then(clientv3.OpDelete(string(kv.Key))).Commit()
+			key := string(kv.Key)
+			unchanged := append(r.ours(key), clientv3.Compare(clientv3.ModRevision(key), "=", kv.ModRevision))
+			answer, err := rs.s.client.Txn(ctx).If(unchanged...).Then(clientv3.OpDelete(key)).Commit()
 			if err != nil {
 				return err
 			}
@@ -127,12 +126,12 @@ func (rs *records) deleteKeys(ctx context.Context, r *record) error {
 // keyOf reads the place of a record, or else its hold; nil if there is neither. A place becomes a hold and
 // never the other way, so they are read in this order.
 func (s *Store) keyOf(ctx context.Context, r *record) (*mvccpb.KeyValue, error) {
-	for _, key := range []string{r.place, r.hold} {
+	for _, key := range []string{r.place, r.first, r.again} {
 		answer, err := s.client.Get(ctx, key)
 		if err != nil {
 			return nil, err
 		}
-		if len(answer.Kvs) > 0 {
+		if len(answer.Kvs) > 0 && (key != r.first || bytes.HasPrefix(answer.Kvs[0].Value, []byte(valueBegins(r.tag, r.id)))) {
 			return answer.Kvs[0], nil
 		}
 	}

@@ -34,7 +34,6 @@ const ownRevision = "create_revision * 65536"
 type entry struct {
 	idKeys
 	key    string // hold or place
-	id     string
 	held   bool
 	mode   store.Mode
 	create int64 // revision of the key's first write, which for a waiter is its position
@@ -53,6 +52,8 @@ type entry struct {
 // value is an entry as its key has it.
 type value struct {
 	Format int    `json:"dlock"`
+	ID     string `json:"id"`    // the owner's hash, a slash and the id, as in keys
+	Lease  string `json:"lease"` // that the key hangs on, as etcdctl has it
 	Token  string `json:"token,omitempty"`
 	Owner  string `json:"owner"`
 	Label  string `json:"label,omitempty"`
@@ -63,45 +64,71 @@ type value struct {
 
 func newEntry(k idKeys, req store.Request) *entry {
 	return &entry{
-		idKeys: k, key: k.place, id: req.ID, mode: req.Mode, owner: store.Short(req.Owner), tokens: req.Tokens,
+		idKeys: k, key: k.place, mode: req.Mode, owner: store.Short(req.Owner), tokens: req.Tokens,
 		ttl: req.TTL, wait: req.WaitTTL, label: req.Label,
 	}
 }
 
 // becomes is the hold that a transaction has made of a request, with its own token if token is 0.
-func (e *entry) becomes(revision int64, token uint64, lease clientv3.LeaseID) *entry {
+func (e *entry) becomes(key string, revision int64, token uint64, lease clientv3.LeaseID) *entry {
 	h := *e
-	h.key, h.held, h.create, h.mod, h.lease = e.hold, true, revision, revision, lease
+	h.key, h.held, h.create, h.mod, h.lease = key, true, revision, revision, lease
 	if h.token = token; token == 0 {
 		h.token = tokenAt(revision)
 	}
 	return &h
 }
 
-func (e *entry) asWaiter() string { return e.encode("") }
-
-// asHold is the value of a hold with this token; 0 means that of the transaction.
-func (e *entry) asHold(token uint64) string {
-	if token == 0 {
-		return e.encode(ownRevision)
-	}
-	return e.encode(strconv.FormatUint(token, 10))
+// put writes a key of an entry.
+func (e *entry) put(key, token string, lease clientv3.LeaseID) clientv3.Op {
+	return clientv3.OpPut(key, e.encode(token, lease), clientv3.WithLease(lease))
 }
 
-func (e *entry) encode(token string) string {
-	text, _ := json.Marshal(value{format, token, e.owner, e.label, e.ttl.String(), e.wait.String(), e.tokens}) // cannot fail
+func (e *entry) encode(token string, lease clientv3.LeaseID) string {
+	text, _ := json.Marshal(value{ // cannot fail
+		format, e.tag + "/" + e.id, strconv.FormatInt(int64(lease), 16), token,
+		e.owner, e.label, e.ttl.String(), e.wait.String(), e.tokens,
+	})
 	return string(text)
+}
+
+// on is that the key of a hold is there, on a lease. The value of a key without an id has to be as this handle
+// would write it.
+func (e *entry) on(lease clientv3.LeaseID) clientv3.Cmp {
+	if e.key == e.again {
+		return clientv3.Compare(clientv3.LeaseValue(e.key), "=", lease)
+	}
+	return clientv3.Compare(clientv3.Value(e.key), "=", e.encode(e.tokenText(), lease))
+}
+
+// valueBegins is how the values of an id begin, or those of an owner.
+func valueBegins(tag, id string) string {
+	return fmt.Sprintf(`{"dlock":%d,"id":"%s/%s`, format, tag, id)
+}
+
+// tokenText is the token of an entry that has been written, in its value.
+func (e *entry) tokenText() string {
+	switch {
+	case !e.held:
+		return ""
+	case e.token == tokenAt(e.create):
+		return ownRevision
+	}
+	return strconv.FormatUint(e.token, 10)
 }
 
 // parseEntry reads a key, and the value of a hold. A waiter's value is decoded when it is needed, since a queue
 // may be long. An error matches ErrForeignKey.
 func parseEntry(dir string, kv *mvccpb.KeyValue) (*entry, error) {
 	p, ok := parse(dir, string(kv.Key))
-	if !ok || !bytes.HasPrefix(kv.Value, valueBegins) {
+	if ok && p.id == "" {
+		p.idKeys, ok = firstKeys(dir, kv.Value)
+	}
+	if !ok || !bytes.HasPrefix(kv.Value, []byte(valueBegins(p.tag, p.id))) {
 		return nil, foreign(dir)
 	}
 	e := &entry{
-		idKeys: p.idKeys, key: string(kv.Key), id: p.id, held: !p.waits(), mode: p.mode,
+		idKeys: p.idKeys, key: string(kv.Key), held: !p.waits(), mode: p.mode,
 		create: kv.CreateRevision, mod: kv.ModRevision, lease: clientv3.LeaseID(kv.Lease), text: kv.Value,
 	}
 	if e.held {
@@ -110,7 +137,15 @@ func parseEntry(dir string, kv *mvccpb.KeyValue) (*entry, error) {
 	return e, nil
 }
 
-var valueBegins = fmt.Appendf(nil, `{"dlock":%d,`, format)
+// firstKeys are those of the id that a key without one belongs to, by its value.
+func firstKeys(dir string, text []byte) (k idKeys, ok bool) {
+	var v value
+	if json.Unmarshal(text, &v) != nil {
+		return k, false
+	}
+	tag, id, _ := strings.Cut(v.ID, "/")
+	return keysIn(dir, tag, id, store.Exclusive), len(tag) == tagLen && len(id) == idLen
+}
 
 // decode reads the value, once. An error matches ErrForeignKey.
 func (e *entry) decode() (err error) {

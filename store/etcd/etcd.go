@@ -102,7 +102,7 @@ func newStore(ctx context.Context, c *clientv3.Client, opts *Options) (*Store, e
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.watcher, s.ownWatcher = watcherOf(c)
 	s.leases = leases{s: s, m: make(map[leaseKind][]*lease), new: make(chan struct{}, 1)}
-	s.records = records{s: s, m: make(map[string]*record)}
+	s.records = records{s: s, m: make(map[string]*record), first: make(map[string]*record)}
 	s.watches = watches{s: s, m: make(map[string]*nameWatch)}
 	s.releases = releases{m: make(map[string]chan struct{})}
 	s.together = newCombiner(s)

@@ -69,9 +69,9 @@ func (s *Store) Grants(t testing.TB, req store.Request) (carryOut func() (done b
 // DirOf is what all keys of a name begin with.
 func DirOf(name string) string { return layout{"dlock"}.dir(name) }
 
-// HoldOf and PlaceOf are the keys of a request.
+// HoldOf is the key of a request that is granted while its owner has no hold, PlaceOf that of one that waits.
 func HoldOf(req store.Request) string {
-	return layout{"dlock"}.keysOf(req.Name, req.Owner, req.ID, req.Mode).hold
+	return layout{"dlock"}.keysOf(req.Name, req.Owner, req.ID, req.Mode).first
 }
 
 func PlaceOf(req store.Request) string {
@@ -118,7 +118,8 @@ func (s *Store) EndLate(t testing.TB, req store.Request) (carryOut func() bool) 
 		t.Fatal(answer, err)
 	}
 	s.records.mu.Lock()
-	s.records.m[req.ID].ending = true
+	r := s.records.m[req.ID]
+	r.ending, r.deadline = true, time.Time{}
 	s.records.mu.Unlock()
 	return func() bool {
 		unchanged := clientv3.Compare(clientv3.ModRevision(key), "=", answer.Kvs[0].ModRevision)

@@ -42,9 +42,10 @@ func (s *Store) grant(ctx context.Context, v *view, e, own *entry, lease clientv
 		return nil, nil, err
 	}
 	var op clientv3.Op
-	var token uint64
+	key, token := e.first, uint64(0)
 	switch {
 	case own != nil:
+		key = e.again
 		op, token = v.again(e, own, lease)
 	case e.create > 0:
 		op = e.next(e, lease)
@@ -55,7 +56,7 @@ func (s *Store) grant(ctx context.Context, v *view, e, own *entry, lease clientv
 	if revision == 0 {
 		return nil, next, err
 	}
-	return e.becomes(revision, token, lease), nil, nil
+	return e.becomes(key, revision, token, lease), nil, nil
 }
 
 // promote makes the hold of a waiter, on the lease of its place, and those of the readers that are granted with it.
@@ -128,13 +129,9 @@ func (s *Store) rehang(ctx context.Context, e *entry, lease clientv3.LeaseID) (*
 	if err := e.decode(); err != nil {
 		return nil, err
 	}
-	text := e.asWaiter()
-	if e.held {
-		text = e.asHold(e.token)
-	}
 	revision, next, err := s.try(ctx, e.dir, clientv3.OpTxn(
-		[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(e.key), "=", e.mod)},
-		[]clientv3.Op{clientv3.OpPut(e.key, text, clientv3.WithLease(lease))}, []clientv3.Op{e.look()}))
+		append(e.ours(e.key), clientv3.Compare(clientv3.ModRevision(e.key), "=", e.mod)),
+		[]clientv3.Op{e.put(e.key, e.tokenText(), lease)}, []clientv3.Op{e.look()}))
 	if revision > 0 {
 		e.mod, e.lease = revision, lease
 	}

@@ -29,7 +29,7 @@ func (rs *records) withToken(dir string, token uint64) (key string, create int64
 	defer rs.mu.Unlock()
 	for _, r := range rs.m {
 		if r.state == holding && r.token == token && r.dir == dir {
-			return r.hold, r.create
+			return r.key, r.create
 		}
 	}
 	return "", 0

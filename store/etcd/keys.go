@@ -25,15 +25,18 @@ const (
 const tagLen, idLen = 32, 32
 
 // layout builds keys: prefix/name/kind/owner/id for holds and waiters, and prefix/name/!/id for a buried id.
-// Names are escaped, so that no name's keys begin like those of another name. The owner is a hash, because the
-// owner itself may re-enter.
+// The first exclusive hold is prefix/name/x, without an id: etcd keeps each deleted key until it compacts, and
+// a condition on a range visits it. Names are escaped, so that no name's keys begin like those of another name.
+// The owner is a hash, because the owner itself may re-enter.
 type layout struct{ prefix string }
 
-// idKeys are the keys of one id under its name.
+// idKeys are the keys that one id may have under its name.
 type idKeys struct {
 	dir     string // the prefix of all keys of the name
 	tag     string // the hash of the owner
-	hold    string
+	id      string
+	first   string // its hold, if its owner had none; the same as again for a shared one
+	again   string // its hold, if it was built on another one of its owner
 	place   string
 	refused string
 }
@@ -49,7 +52,11 @@ func keysIn(dir, tag, id string, mode store.Mode) idKeys {
 		hold, place = kindRead, kindReadWaiter
 	}
 	rest := "/" + tag + "/" + id
-	return idKeys{dir: dir, tag: tag, hold: dir + hold + rest, place: dir + place + rest, refused: dir + kindRefused + "/" + id}
+	k := idKeys{dir: dir, tag: tag, id: id, again: dir + hold + rest, place: dir + place + rest, refused: dir + kindRefused + "/" + id}
+	if k.first = k.again; mode == store.Exclusive {
+		k.first = dir + hold
+	}
+	return k
 }
 
 // dir is what all keys of a name begin with.
@@ -58,21 +65,25 @@ func (l layout) dir(name string) string { return l.prefix + "/" + url.PathEscape
 // parsed is what a key says.
 type parsed struct {
 	idKeys
-	kind, id string
-	mode     store.Mode
+	kind string
+	mode store.Mode
 }
 
-// parse reads a key that begins with dir. It reports false for a key of another form.
+// parse reads a key that begins with dir. It reports false for a key of another form. Of the key without an id
+// only the kind is known.
 func parse(dir, key string) (p parsed, ok bool) {
 	rest, ok := strings.CutPrefix(key, dir)
+	if ok && rest == kindWrite {
+		return parsed{kind: kindWrite}, true
+	}
 	f := strings.Split(rest, "/")
 	if !ok || len(f) == 2 && f[0] == kindRefused {
-		return parsed{kind: kindRefused, id: f[len(f)-1]}, ok && len(f[1]) == idLen
+		return parsed{idKeys: idKeys{id: f[len(f)-1]}, kind: kindRefused}, ok && len(f[1]) == idLen
 	}
 	if len(f) != 3 || len(f[1]) != tagLen || len(f[2]) != idLen {
 		return p, false
 	}
-	p.kind, p.id = f[0], f[2]
+	p.kind = f[0]
 	switch p.kind {
 	case kindRead, kindReadWaiter:
 		p.mode = store.Shared
@@ -80,7 +91,7 @@ func parse(dir, key string) (p parsed, ok bool) {
 	default:
 		return p, false
 	}
-	p.idKeys = keysIn(dir, f[1], p.id, p.mode)
+	p.idKeys = keysIn(dir, f[1], f[2], p.mode)
 	return p, true
 }
 

@@ -42,12 +42,11 @@ func (s *Store) checkLease(l *lease) {
 	}
 	suspects := make(map[string]bool)
 	for _, key := range answer.Keys {
-		_, dir, _ := s.keys.split(string(key))
-		p, ok := parse(dir, string(key))
+		p, ok := s.ofOrphan(ctx, string(key))
 		if !ok || p.kind == kindRefused || s.records.find(p.id) != nil {
 			continue
 		}
-		if suspects[string(key)] = true; !l.suspects[string(key)] {
+		if suspects[p.id] = true; !l.suspects[p.id] {
 			continue
 		}
 		if r, fresh := s.records.track(store.Request{ID: p.id, Mode: p.mode}, p.idKeys); fresh {
@@ -55,4 +54,22 @@ func (s *Store) checkLease(l *lease) {
 		}
 	}
 	l.suspects = suspects
+}
+
+// ofOrphan says what a key is that may be an orphan. A key without an id has to be read, unless the handle knows
+// of a hold that has it.
+func (s *Store) ofOrphan(ctx context.Context, key string) (p parsed, ok bool) {
+	_, dir, _ := s.keys.split(key)
+	if p, ok = parse(dir, key); !ok || p.id != "" {
+		return p, ok
+	}
+	if s.records.firstOf(dir) {
+		return p, false
+	}
+	answer, err := s.client.Get(ctx, key)
+	if err != nil || len(answer.Kvs) == 0 {
+		return p, false
+	}
+	p.idKeys, ok = firstKeys(dir, answer.Kvs[0].Value)
+	return p, ok
 }

@@ -21,15 +21,22 @@ type record struct {
 	retry     time.Time     // when deleting them is tried again
 	pause     time.Duration // between these tries
 	revision  int64         // of the last answer that was noted
-	rewrite   bool          // a deletion of its key may be under way, which fails once the key is written again
 	holdRoom  *lease        // in which its hold is counted
 	placeRoom *lease        // in which its place is counted, which may have become a hold
+}
+
+// hold is the hold as it is known.
+func (r *record) hold(k known) *entry {
+	h := newEntry(r.idKeys, r.req)
+	h.key, h.held, h.create, h.mod, h.token = k.key, true, k.create, k.create, k.token
+	return h
 }
 
 // known is what the last answer said of an id.
 type known struct {
 	state   state
-	create  int64  // of the key of the hold or the place
+	key     string // of the hold or the place
+	create  int64  // of that key
 	token   uint64 // of a hold
 	lease   *lease // that the hold hangs on; nil if it is not one of this handle
 	answers int    // how many have been noted
@@ -46,35 +53,27 @@ const (
 
 // records are those of a handle.
 type records struct {
-	s  *Store
-	mu sync.Mutex
-	m  map[string]*record
-	on bool // the sweeper runs
+	s     *Store
+	mu    sync.Mutex
+	m     map[string]*record
+	first map[string]*record // by dir: the last of those that were told of the key of the first exclusive hold
+	on    bool               // the sweeper runs
 }
 
 // track makes a record of a request that is about to be sent, or finds the one there is. Whatever becomes of
 // the request, its keys go in the end.
 func (rs *records) track(req store.Request, keys idKeys) (r *record, fresh bool) {
-	return rs.trackBut(nil, req, keys)
-}
-
-// trackBut is track that replaces the record old, which has ended or is about to.
-func (rs *records) trackBut(old *record, req store.Request, keys idKeys) (r *record, fresh bool) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	r = rs.m[req.ID]
-	if fresh = r == old || r == nil; fresh {
-		r = &record{req: req, idKeys: keys, deadline: time.Now().Add(max(req.TTL, req.WaitTTL))}
-		if old != nil {
-			r.rewrite = true
-			r.holdRoom, r.placeRoom, old.holdRoom, old.placeRoom = old.holdRoom, old.placeRoom, nil, nil
-		}
-		rs.m[req.ID] = r
-		if !rs.on {
-			rs.on = rs.s.tasks.Go(rs.sweep)
-		}
+	if r = rs.m[req.ID]; r != nil {
+		return r, false
 	}
-	return r, fresh
+	r = &record{req: req, idKeys: keys, deadline: time.Now().Add(max(req.TTL, req.WaitTTL))}
+	rs.m[req.ID] = r
+	if !rs.on {
+		rs.on = rs.s.tasks.Go(rs.sweep)
+	}
+	return r, true
 }
 
 // find returns the record of an id, or nil.
@@ -95,9 +94,19 @@ func (rs *records) forget(r *record) {
 	if rs.m[r.req.ID] == r {
 		delete(rs.m, r.req.ID)
 	}
+	if rs.first[r.dir] == r {
+		delete(rs.first, r.dir)
+	}
 	rs.mu.Unlock()
 	rs.s.leases.leave(hold)
 	rs.s.leases.leave(place)
+}
+
+// firstOf reports whether a record has the key of the first exclusive hold.
+func (rs *records) firstOf(dir string) bool {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	return rs.first[dir] != nil
 }
 
 // reads is a copy of what may change.
@@ -135,9 +144,12 @@ func (rs *records) noteHold(r *record, since known, h *entry, revision int64, l 
 	if r.state == holding && r.deadline.After(deadline) {
 		deadline = r.deadline
 	}
-	r.note(since, revision, known{state: holding, create: h.create, token: h.token, lease: l})
+	r.note(since, revision, known{state: holding, key: h.key, create: h.create, token: h.token, lease: l})
 	if r.state == holding {
 		r.deadline = deadline
+		if r.key == r.first && r.first != r.again {
+			rs.first[r.dir] = r
+		}
 	}
 	return true
 }
@@ -150,7 +162,7 @@ func (rs *records) notePlace(r *record, since known, w *entry, revision int64) b
 	if !rs.live(r) {
 		return false
 	}
-	if r.note(since, revision, known{state: waiting, create: w.create}) {
+	if r.note(since, revision, known{state: waiting, key: w.key, create: w.create}) {
 		r.deadline = time.Now().Add(r.req.WaitTTL)
 	}
 	return true
@@ -166,20 +178,6 @@ func (rs *records) noteRenewed(r *record, ttl time.Duration) bool {
 	}
 	r.deadline = now.Add(ttl)
 	return true
-}
-
-// mustRewrite reports whether the key of a record has to be written again before its caller is told of it.
-func (rs *records) mustRewrite(r *record) bool {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	return r.rewrite
-}
-
-// rewritten notes that it has been.
-func (rs *records) rewritten(r *record) {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	r.rewrite = false
 }
 
 // placeRoomOf returns the lease in which the record's place is counted, or nil.

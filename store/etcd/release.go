@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -21,6 +22,9 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 	k := s.keys.keysOf(ref.Name, ref.Owner, ref.ID, ref.Mode)
 	defer s.releases.begin(k.dir)()
 	r := s.records.find(ref.ID)
+	if r != nil && r.idKeys != k { // the id of another name, owner or mode
+		r = nil
+	}
 	if r != nil {
 		s.watches.leave(r)
 	}
@@ -29,7 +33,13 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 	if ref.Bury {
 		found, err = s.bury(ctx, k, ref)
 	} else {
-		found, err = s.remove(ctx, k, r != nil && s.records.reads(r).state == holding)
+		key := ""
+		if r != nil {
+			if known := s.records.reads(r); known.state == holding {
+				key = known.key
+			}
+		}
+		found, err = s.remove(ctx, k, key)
 	}
 	if err != nil {
 		return s.outcome(err)
@@ -85,15 +95,15 @@ func (rs *releases) wait(ctx context.Context, dir string) {
 	}
 }
 
-// remove deletes the keys of an id, and reports whether there was one. A place may have become a hold without this
-// handle; a hold never becomes a place.
-func (s *Store) remove(ctx context.Context, k idKeys, held bool) (found bool, err error) {
-	keys := []clientv3.Op{clientv3.OpDelete(k.hold)}
-	if !held {
-		keys = append(keys, clientv3.OpDelete(k.place))
+// remove deletes the key of a hold, or whatever key the id has, and reports whether there was one. A place may
+// have become a hold without this handle; a hold never becomes a place.
+func (s *Store) remove(ctx context.Context, k idKeys, held string) (found bool, err error) {
+	op := k.remove(held)
+	if held == "" {
+		op = clientv3.OpTxn(nil, k.removeAll(), nil)
 	}
-	answer, err := s.together.do(ctx, k.dir, clientv3.OpTxn(nil, keys, nil), true)
-	return err == nil && deleted((*clientv3.TxnResponse)(answer)) > 0, err
+	answer, err := s.together.do(ctx, k.dir, op, true)
+	return err == nil && deleted(answer) > 0, err
 }
 
 // bury is remove that also leaves a key by which the id is refused for ref.TTL.
@@ -101,12 +111,12 @@ func (s *Store) bury(ctx context.Context, k idKeys, ref store.Ref) (found bool, 
 	lease, err := s.client.Grant(ctx, seconds(ref.TTL))
 	if err != nil {
 		if errors.Is(err, rpctypes.ErrNoSpace) { // as a late request will find too
-			s.remove(ctx, k, false)
+			s.remove(ctx, k, "")
 		}
 		return false, err
 	}
-	answer, err := s.client.Txn(ctx).Then(clientv3.OpDelete(k.place), clientv3.OpDelete(k.hold),
-		clientv3.OpPut(k.refused, tombstone, clientv3.WithLease(lease.ID))).Commit()
+	answer, err := s.client.Txn(ctx).Then(append(k.removeAll(),
+		clientv3.OpPut(k.refused, tombstone, clientv3.WithLease(lease.ID)))...).Commit()
 	if err != nil {
 		s.tasks.Go(func() { // or it ends in its time
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), farewell)
@@ -115,17 +125,18 @@ func (s *Store) bury(ctx context.Context, k idKeys, ref store.Ref) (found bool, 
 		})
 		return false, err
 	}
-	return deleted(answer) > 0, nil
+	return deleted((*pb.TxnResponse)(answer)) > 0, nil
 }
 
 // tombstone is the value of the key of a buried id.
 const tombstone = `{"dlock":2,"refused":true}`
 
 // deleted is how many keys a transaction has deleted.
-func deleted(answer *clientv3.TxnResponse) (n int64) {
+func deleted(answer *pb.TxnResponse) (n int64) {
 	for _, r := range answer.Responses {
-		if d := r.GetResponseDeleteRange(); d != nil {
-			n += d.Deleted
+		n += r.GetResponseDeleteRange().GetDeleted()
+		if inner := r.GetResponseTxn(); inner != nil {
+			n += deleted(inner)
 		}
 	}
 	return n

@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -36,7 +37,7 @@ func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
 		case k.state != holding || k.lease == nil || k.lease.kind != holdsFor(ref.TTL):
 			work.Go(func() { r.results[i] = s.outcome(s.adopt(ctx, ref, rec, k)) })
 		default:
-			r.on[k.lease] = append(r.on[k.lease], renewed{i, rec})
+			r.on[k.lease] = append(r.on[k.lease], renewed{i, rec, k})
 		}
 	}
 	for l, some := range r.on {
@@ -57,8 +58,9 @@ type renewal struct {
 
 // renewed is a hold that is renewed by its lease.
 type renewed struct {
-	i int
-	r *record
+	i     int
+	r     *record
+	known known
 }
 
 // lease renews one lease and the holds that hang on it.
@@ -91,8 +93,8 @@ const maxTxnOps = 128
 func (r *renewal) attached(l *lease, holds []renewed) {
 	conditions, looks := make([]clientv3.Cmp, len(holds)), make([]clientv3.Op, len(holds))
 	for k, h := range holds {
-		conditions[k] = clientv3.Compare(clientv3.LeaseValue(h.r.hold), "=", l.id)
-		looks[k] = clientv3.OpGet(h.r.hold, clientv3.WithKeysOnly())
+		conditions[k] = h.r.hold(h.known).on(l.id)
+		looks[k] = clientv3.OpGet(h.known.key)
 	}
 	answer, err := r.s.client.Txn(r.ctx).If(conditions...).Else(looks...).Commit()
 	switch half := len(holds) / 2; {
@@ -108,7 +110,7 @@ func (r *renewal) attached(l *lease, holds []renewed) {
 		there := answer.Succeeded
 		if !there {
 			kvs := answer.Responses[k].GetResponseRange().Kvs
-			there = len(kvs) > 0 && clientv3.LeaseID(kvs[0].Lease) == l.id
+			there = len(kvs) > 0 && clientv3.LeaseID(kvs[0].Lease) == l.id && bytes.HasPrefix(kvs[0].Value, []byte(valueBegins(h.r.tag, h.r.id)))
 		}
 		if !there || !r.s.records.noteRenewed(h.r, r.holds[h.i].TTL) {
 			r.results[h.i] = store.ErrLost
