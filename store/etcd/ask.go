@@ -81,12 +81,8 @@ func (a *ask) run(ctx context.Context) (g store.Grant, err error) {
 		}
 		a.sent = true
 		e := newEntry(a.idKeys, a.req)
-		enter := a.enter
-		if a.req.Mode == store.Exclusive {
-			enter = a.enterFree
-		}
 		var revision int64
-		if revision, v, err = s.try(ctx, a.dir, enter(e, a.lease.id, a.otherwise(e))); revision > 0 {
+		if revision, v, err = s.try(ctx, a.dir, a.enter(e, a.lease.id, a.otherwise(e))); revision > 0 {
 			return a.held(e.becomes(e.first, revision, 0, a.lease.id), revision, 1)
 		}
 	}

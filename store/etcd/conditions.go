@@ -64,13 +64,6 @@ func (k idKeys) noOwn(kind string) clientv3.Cmp {
 // look reads all there is of the name.
 func (k idKeys) look() clientv3.Op { return clientv3.OpGet(k.dir, clientv3.WithPrefix()) }
 
-// enterFree is the transaction that grants a new exclusive request if there is nothing of the name at all, with one
-// condition and one write, or else does otherwise.
-func (k idKeys) enterFree(e *entry, lease clientv3.LeaseID, otherwise clientv3.Op) clientv3.Op {
-	nothing := clientv3.Compare(clientv3.CreateRevision(k.dir), "=", 0).WithPrefix()
-	return clientv3.OpTxn([]clientv3.Cmp{nothing}, []clientv3.Op{e.put(k.first, ownRevision, lease)}, []clientv3.Op{otherwise})
-}
-
 // enter is the transaction that grants a new request on a free name, or else does otherwise: for an exclusive
 // one there is neither hold nor waiter, for a shared one neither a waiter, nor an exclusive hold, nor one of
 // its owner.

@@ -168,3 +168,36 @@ func TestHoldIsNotMadeOnAnEndingLease(t *testing.T) {
 		t.Errorf("%+v, %v", g, err)
 	}
 }
+
+// A hold is a place again after a snapshot was restored that is older than its grant. Its release ends the place too.
+func TestFault96ReleaseOfAHoldThatIsAPlaceAgain(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []store.Mode{store.Exclusive, store.Shared} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, 1)
+			waiter := open(t, s.cluster.URL())
+			told := make(chan store.Event, 1)
+			waiter.Listen(func(e store.Event) { told <- e })
+			first, second := newRequest("a", 1), newRequest("a", 2)
+			second.Queue, second.Mode = true, mode
+			granted(t, s.direct, first)
+			queued(t, waiter, second)
+			s.cluster.Save()
+			if err := s.direct.Release(t.Context(), refOf(first)); err != nil {
+				t.Fatal(err)
+			}
+			heard(t, told)
+			s.cluster.GoBack()
+			if keys, err := s.admin.Get(t.Context(), etcd.PlaceOf(second)); err != nil || len(keys.Kvs) != 1 {
+				t.Fatalf("the fault has not bitten: %v, %v", keys, err)
+			}
+			if err := waiter.Release(t.Context(), refOf(second)); err != nil {
+				t.Fatal(err)
+			}
+			if keys, err := s.admin.Get(t.Context(), etcd.PlaceOf(second)); err != nil || len(keys.Kvs) != 0 {
+				t.Errorf("the place is there still: %v, %v", keys, err)
+			}
+		})
+	}
+}

@@ -11,7 +11,7 @@ import (
 // try runs a transaction that changes something or else reads all there is of the name. It returns the revision
 // of the change, or the view.
 func (s *Store) try(ctx context.Context, dir string, op clientv3.Op) (revision int64, v *view, err error) {
-	txn, err := s.together.do(ctx, dir, op, false)
+	txn, err := s.together.do(ctx, dir, op)
 	if err != nil {
 		return 0, nil, err
 	}

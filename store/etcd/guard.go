@@ -7,7 +7,8 @@ import (
 // Guard returns a condition for a transaction of the caller's own: it commits only while the hold h, such as a
 // *dlock.Hold, is there. A hold that this handle does not have gives a condition that never holds. Guard sends
 // nothing. The transaction has to go to the same cluster, and its user needs the right to read the keys of the
-// lock.
+// lock. Like the token, the condition is a revision: after the cluster has started again without its data, another
+// hold may have the same one until this one's holder is told.
 //
 //	client.Txn(ctx).If(locks.Guard(hold)).Then(clientv3.OpPut("config", "new")).Commit()
 func (s *Store) Guard(h interface {

@@ -95,14 +95,15 @@ func (rs *releases) wait(ctx context.Context, dir string) {
 	}
 }
 
-// remove deletes the key of a hold, or whatever key the id has, and reports whether there was one. A place may
-// have become a hold without this handle; a hold never becomes a place.
+// remove deletes the key of a hold or else whatever key the id has, and reports whether there was one. A place may
+// have become a hold without this handle, and after a snapshot is restored a hold may be a place again.
 func (s *Store) remove(ctx context.Context, k idKeys, held string) (found bool, err error) {
-	op := k.remove(held)
-	if held == "" {
-		op = clientv3.OpTxn(nil, k.removeAll(), nil)
+	op := clientv3.OpTxn(nil, k.removeAll(), nil)
+	if held != "" {
+		there := append(k.ours(held), clientv3.Compare(clientv3.CreateRevision(held), ">", 0))
+		op = clientv3.OpTxn(there, []clientv3.Op{clientv3.OpDelete(held)}, k.removeAll())
 	}
-	answer, err := s.together.do(ctx, k.dir, op, true)
+	answer, err := s.together.do(ctx, k.dir, op)
 	return err == nil && deleted(answer) > 0, err
 }
 

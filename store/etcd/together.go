@@ -44,7 +44,6 @@ func newCombiner(s *Store) combiner {
 type operation struct {
 	dir      string
 	op       clientv3.Op
-	deletes  bool // it deletes only
 	deadline time.Time
 	done     chan struct{} // closed when the rest is set
 
@@ -55,9 +54,8 @@ type operation struct {
 // errAlone: the call of several operations was refused, so each is sent alone.
 var errAlone = errors.New("etcd: to be sent alone")
 
-// do carries out a transaction on one name. The revision in the answer is that of the whole call. Operations that
-// delete only are kept apart: a server without space refuses a call for what another operation would put.
-func (c *combiner) do(ctx context.Context, dir string, op clientv3.Op, deletes bool) (*pb.TxnResponse, error) {
+// do carries out a transaction on one name. The revision in the answer is that of the whole call.
+func (c *combiner) do(ctx context.Context, dir string, op clientv3.Op) (*pb.TxnResponse, error) {
 	c.mu.Lock()
 	if c.calls < maxCalls || c.names[dir] {
 		counted := c.calls < maxCalls
@@ -71,7 +69,7 @@ func (c *combiner) do(ctx context.Context, dir string, op clientv3.Op, deletes b
 		}
 		return answer, err
 	}
-	o := &operation{dir: dir, op: op, deletes: deletes, done: make(chan struct{})}
+	o := &operation{dir: dir, op: op, done: make(chan struct{})}
 	o.deadline, _ = ctx.Deadline()
 	c.waiting = append(c.waiting, o)
 	c.names[dir] = true
@@ -125,38 +123,17 @@ func (c *combiner) withdraw(o *operation) bool {
 // answered ends a call, and begins another one if operations wait.
 func (c *combiner) answered() {
 	c.mu.Lock()
-	next := c.take()
-	c.mu.Unlock()
-	if len(next) > 0 && !c.s.tasks.Go(func() { c.sendAll(next) }) {
-		c.finish(next, nil, context.Canceled)
-	}
-}
-
-// take removes the operations of the next call. If there are none, a call less is under way. Callers have mu.
-func (c *combiner) take() (next []*operation) {
-	if len(c.waiting) == 0 {
-		c.calls--
-		return nil
-	}
-	deletes := c.waiting[0].deletes
-	c.waiting = slices.DeleteFunc(c.waiting, func(o *operation) bool {
-		if o.deletes != deletes || len(next) == c.most {
-			return false
-		}
+	next := c.waiting[:min(len(c.waiting), c.most)]
+	c.waiting = c.waiting[len(next):]
+	for _, o := range next {
 		delete(c.names, o.dir)
-		next = append(next, o)
-		return true
-	})
-	return next
-}
-
-// sendAll sends operations until none waits.
-func (c *combiner) sendAll(next []*operation) {
-	for len(next) > 0 {
-		c.send(next)
-		c.mu.Lock()
-		next = c.take()
-		c.mu.Unlock()
+	}
+	if len(next) == 0 {
+		c.calls--
+	}
+	c.mu.Unlock()
+	if len(next) > 0 && !c.s.tasks.Go(func() { c.send(next); c.answered() }) {
+		c.finish(next, nil, context.Canceled)
 	}
 }
 
