@@ -154,9 +154,10 @@ func TestFault38PromotionIsGoneWhenLookedAt(t *testing.T) {
 	s.queued("a", 1)
 	locktest.Poll(t, "the watch is open", locktest.Patience, func() bool { return s.wire.requests("Range") == 1 })
 	key, place := s.place("a")
-	promoted <- strings.Replace(key, "/qx/", "/x/", 1)
-	hold := strings.Replace(place, `{"dlock":2,`, `{"dlock":2,"token":"create_revision * 65536",`, 1)
-	if _, err := s.admin.Txn(t.Context()).Then(clientv3.OpDelete(key), clientv3.OpPut(strings.Replace(key, "/qx/", "/x/", 1), hold)).Commit(); err != nil {
+	hold := strings.Replace(key, "/qx/", "/x/", 1)
+	promoted <- hold
+	value := strings.Replace(place, `"owner":`, `"token":"create_revision * 65536","owner":`, 1)
+	if _, err := s.admin.Txn(t.Context()).Then(clientv3.OpDelete(key), clientv3.OpPut(hold, value)).Commit(); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-gone; err != nil {
