@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// errEnded: the next request of the id deletes its keys, and begins from the start.
-var errEnded = errors.New("the time of this id was up before the answer came")
+// errEnded: the time of the id was up before an answer came. The call begins from the start.
+var errEnded = errors.New("etcd: the time of this id was up")
 
 // ask is one call of Acquire.
 type ask struct {
@@ -40,11 +40,14 @@ func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, er
 	if req.Tokens > maxTokens {
 		return store.Grant{}, fmt.Errorf("etcd: %w: %d tokens at once, of %d that are possible", store.ErrRefused, req.Tokens, maxTokens)
 	}
-	a := &ask{s: s, req: req, idKeys: s.keys.keysOf(req.Name, req.Owner, req.ID, req.Mode), began: time.Now()}
-	if err := a.track(ctx); err != nil {
-		return store.Grant{}, s.outcome(err)
+	a := &ask{s: s, req: req, idKeys: s.keys.keysOf(req.Name, req.Owner, req.ID, req.Mode)}
+	g, err := store.Grant{}, errEnded
+	for err == errEnded {
+		a.began = time.Now()
+		if err = a.track(ctx); err == nil {
+			g, err = a.run(ctx)
+		}
 	}
-	g, err := a.run(ctx)
 	if out := s.outcome(err); errors.Is(out, store.ErrRefused) || errors.Is(out, store.ErrForeignKey) {
 		err = a.undo(ctx, err)
 	}
@@ -254,7 +257,7 @@ func (a *ask) placeLease(ctx context.Context) (*lease, error) {
 func (a *ask) wait(ctx context.Context, v *view, w *entry) (*view, error) {
 	s := a.s
 	if !s.records.notePlace(a.r, a.since, w, v.rev) {
-		return nil, a.late()
+		return nil, errEnded
 	}
 	l, err := a.placeLease(ctx)
 	if err != nil {
@@ -269,24 +272,21 @@ func (a *ask) wait(ctx context.Context, v *view, w *entry) (*view, error) {
 	return nil, nil
 }
 
-// late sees to it that a key goes of which this call was told after the time of its id was up. If the record of
-// the id stands, its keys are being deleted.
-func (a *ask) late() error {
-	if r, fresh := a.s.records.track(a.req, a.idKeys); fresh {
-		a.s.records.expire(r)
-	}
-	if time.Since(a.began) >= a.req.TTL {
-		return store.ErrLost
-	}
-	return errEnded
-}
-
 // held answers with a hold that was there at a revision.
 func (a *ask) held(h *entry, revision int64, holds int) (store.Grant, error) {
 	s := a.s
 	s.watches.leave(a.r)
 	if !s.records.noteHold(a.r, a.since, h, revision, a.lease, a.req.TTL) {
-		return store.Grant{}, a.late()
+		if time.Since(a.began) < a.req.TTL {
+			return store.Grant{}, errEnded
+		}
+		// With this answer the hold itself is over, and perhaps the deletion has found no key before.
+		if !s.records.lookAgain(a.r) {
+			if r, fresh := s.records.track(a.req, a.idKeys); fresh {
+				s.records.expire(r)
+			}
+		}
+		return store.Grant{}, store.ErrLost
 	}
 	if a.lease != nil {
 		a.lasts = min(a.req.TTL, s.leases.remains(a.lease, a.began))

@@ -19,6 +19,7 @@ type record struct {
 	deadline  time.Time
 	ending    bool          // its keys are being deleted
 	retry     time.Time     // when deleting them is tried again
+	lookAgain bool          // they have to be looked for once more before the record is forgotten
 	pause     time.Duration // between these tries
 	revision  int64         // of the last answer that was noted
 	holdRoom  *lease        // in which its hold is counted
@@ -89,6 +90,11 @@ func (rs *records) is(r *record) bool { return rs.find(r.req.ID) == r }
 // forget ends a record whose keys are gone.
 func (rs *records) forget(r *record) {
 	rs.mu.Lock()
+	if r.lookAgain {
+		r.lookAgain = false
+		rs.mu.Unlock()
+		return
+	}
 	hold, place := r.holdRoom, r.placeRoom
 	r.holdRoom, r.placeRoom = nil, nil
 	if rs.m[r.req.ID] == r {
@@ -107,6 +113,14 @@ func (rs *records) firstOf(dir string) bool {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	return rs.first[dir] != nil
+}
+
+// lookAgain has the deletion of a record's keys look for them once more, and reports whether it is under way.
+func (rs *records) lookAgain(r *record) bool {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	r.lookAgain = r.ending && rs.m[r.req.ID] == r
+	return r.lookAgain
 }
 
 // reads is a copy of what may change.
