@@ -153,6 +153,13 @@ func TestFault111_ServerErrors(t *testing.T) {
 				t.Errorf("%s, %s: got %v, want refused %v", code, kind, err, refused)
 			}
 		}
+		undone := refused || code == "40001" || code == "40P01"
+		_, errs := fresh.TakeTogether(t.Context(), request("a", 2, false), request("b", 3, false))
+		for _, err := range errs {
+			if err == nil || certain(err) || errors.Is(err, postgres.ErrNotDone) != undone {
+				t.Errorf("%s, together: got %v, want not done %v", code, err, undone)
+			}
+		}
 	}
 	if _, err := c.Exec(t.Context(), "DROP TRIGGER fail ON dlock_locks"); err != nil {
 		t.Fatal(err)
