@@ -200,3 +200,32 @@ func TestFault111_OneNameRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestFault114_TableStaysSmall: names that are used once leave no rows, and the
+// table stays small.
+func TestFault114_TableStaysSmall(t *testing.T) {
+	s := start(t, "autovacuum=off")
+	locks := open(t, s.url+"&pool_max_conns=8")
+	const pairs = 11_000
+	var workers sync.WaitGroup
+	for w := range 8 {
+		workers.Go(func() {
+			for i := w; i < pairs; i += 8 {
+				req := request(fmt.Sprintf("a name that is used once: %d", i), i, false)
+				if g, err := locks.Acquire(t.Context(), req); err != nil || !g.Held {
+					t.Errorf("Acquire: got %+v, %v", g, err)
+				}
+				if err := locks.Release(t.Context(), refOf(req)); err != nil {
+					t.Errorf("Release: got %v", err)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	if n := one(t, s.url, "SELECT count(*) FROM dlock_locks"); n != 0 {
+		t.Errorf("%d rows are left", n)
+	}
+	if kb := one(t, s.url, "SELECT pg_total_relation_size('dlock_locks') / 1024"); kb > 3500 {
+		t.Errorf("after %d locks the table and its index have %d kB", pairs, kb)
+	}
+}
