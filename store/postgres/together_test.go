@@ -169,8 +169,12 @@ func TestCallsTravelTogether(t *testing.T) {
 				t.Errorf("a load has %d calls", len(load))
 			}
 		}
-		if len(s.loads) > calls/mostTogether+2 {
-			t.Errorf("%d calls in %d loads", calls, len(s.loads))
+		together := 0
+		for _, load := range s.loads {
+			together += len(load)
+		}
+		if alone := calls - together; len(s.loads) > calls/mostTogether+2 || alone > slots {
+			t.Errorf("%d calls: %d loads, and %d calls alone", calls, len(s.loads), alone)
 		}
 	})
 }
