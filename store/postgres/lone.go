@@ -21,6 +21,9 @@ import (
 // Without it, a transaction that has read that the name is free and has drawn a
 // token could commit after another hold with a greater token came and went.
 //
+// Calls that travel together, see combiner, share a statement that waits for no
+// lock of another transaction. It passes over names that are locked.
+//
 // Renewal and release compare the id and the deadline in the row. If they wait
 // for the row and it changed meanwhile, the server compares again. If it did not
 // change, the outcome is that of the moment before the wait.
