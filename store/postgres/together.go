@@ -7,8 +7,12 @@ import (
 )
 
 const (
-	// slots is how many statements for lone holds are under way at once. Further
-	// calls wait for one of them and then travel together.
+	// few is up to how many calls at once each has a statement of its own. Two or
+	// three calls in one statement cost more than alone.
+	few = 12
+
+	// slots is how many statements are under way at once when there are more calls.
+	// Further calls wait for one of them and then travel together.
 	slots = 4
 
 	// mostTogether is how many calls travel together at most. Each has an advisory
@@ -51,15 +55,17 @@ type load struct {
 	cancel context.CancelFunc
 }
 
-// combiner sends calls. One that finds a slot goes alone and at once. Later ones
-// wait, and a slot that becomes free takes those that wait, many in one statement.
+// combiner sends calls. While they are few, or a slot is free, each goes alone and at
+// once. Later ones wait, and a slot that becomes free takes those that wait, many in
+// one statement.
 type combiner struct {
 	ctx      context.Context // ends with Close
 	alone    func(ctx context.Context, c *call) answer
 	together func(ctx context.Context, calls []*call) []answer
 
 	mu      sync.Mutex
-	used    int     // slots in use
+	calls   int     // that have not returned
+	used    int     // slots in use, more than there are while calls are few
 	waiting []*call // first come first; only while all slots are in use
 }
 
@@ -67,7 +73,9 @@ type combiner struct {
 // whose ctx ends before it is sent is never sent.
 func (c *combiner) do(ctx context.Context, w *call) (a answer) {
 	c.mu.Lock()
-	if c.used < slots {
+	c.calls++
+	defer c.returned()
+	if c.used < slots || c.calls <= few {
 		c.used++
 		c.mu.Unlock()
 		c.inSlot(func() { a = c.alone(ctx, w) })
@@ -88,6 +96,13 @@ func (c *combiner) do(ctx context.Context, w *call) (a answer) {
 	default:
 		return answer{err: ctx.Err()}
 	}
+}
+
+// returned counts a call that returns.
+func (c *combiner) returned() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls--
 }
 
 // leave gives up a call. When all calls of a load are given up, it is cancelled.
@@ -116,11 +131,15 @@ func (c *combiner) inSlot(send func()) {
 func (c *combiner) free() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	calls := c.next()
-	if len(calls) == 0 {
-		c.used--
+	c.used--
+	if c.used >= slots {
 		return
 	}
+	calls := c.next()
+	if len(calls) == 0 {
+		return
+	}
+	c.used++
 	// Its context does not end with that of one call.
 	ctx, cancel := context.WithCancel(c.ctx)
 	l := &load{calls: calls, left: len(calls), cancel: cancel}

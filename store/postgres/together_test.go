@@ -21,6 +21,8 @@ type server struct {
 	stalls chan struct{} // if set, statements end when it is closed
 	deaf   bool          // a stalled statement does not notice the end of its ctx
 	cut    int           // statements whose ctx has ended
+
+	underWay, most int // loads
 }
 
 func newServer(took time.Duration) (*server, *combiner) {
@@ -31,7 +33,14 @@ func newServer(took time.Duration) (*server, *combiner) {
 		together: func(ctx context.Context, calls []*call) []answer {
 			s.mu.Lock()
 			s.loads = append(s.loads, calls)
+			s.underWay++
+			s.most = max(s.most, s.underWay)
 			s.mu.Unlock()
+			defer func() {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				s.underWay--
+			}()
 			return s.run(ctx, calls)
 		},
 	}
@@ -95,9 +104,9 @@ func (s *server) stall() (resume func()) {
 
 func take(n int) *call { return &call{take: true, name: fmt.Sprint("n", n), id: fmt.Sprint("id", n)} }
 
-// fill uses all slots with calls that end when the server goes on.
+// fill sends as many calls as go alone. They end when the server goes on.
 func fill(ctx context.Context, c *combiner) {
-	for n := range slots {
+	for n := range few {
 		go c.do(ctx, take(-1-n))
 	}
 	synctest.Wait()
@@ -110,18 +119,18 @@ func idle(t *testing.T, c *combiner) {
 	synctest.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.used != 0 || len(c.waiting) != 0 {
-		t.Errorf("in the end %d slots are in use and %d calls wait", c.used, len(c.waiting))
+	if c.calls != 0 || c.used != 0 || len(c.waiting) != 0 {
+		t.Errorf("in the end there are %d calls, %d slots are in use and %d calls wait", c.calls, c.used, len(c.waiting))
 	}
 }
 
-// TestFewCallsGoAlone: a call that finds a free slot waits for no other call.
+// TestFewCallsGoAlone: calls wait for each other only when they are many.
 func TestFewCallsGoAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, c := newServer(time.Millisecond)
 		began := time.Now()
 		var callers sync.WaitGroup
-		for n := range slots {
+		for n := range few {
 			callers.Go(func() {
 				if a := c.do(t.Context(), take(n)); !a.done {
 					t.Errorf("got %+v, want it done", a)
@@ -173,8 +182,8 @@ func TestCallsTravelTogether(t *testing.T) {
 		for _, load := range s.loads {
 			together += len(load)
 		}
-		if alone := calls - together; len(s.loads) > calls/mostTogether+2 || alone > slots {
-			t.Errorf("%d calls: %d loads, and %d calls alone", calls, len(s.loads), alone)
+		if alone := calls - together; len(s.loads) > calls/mostTogether+2 || alone > few || s.most > slots {
+			t.Errorf("%d calls: %d loads, %d of them at once, and %d calls alone", calls, len(s.loads), s.most, alone)
 		}
 	})
 }
