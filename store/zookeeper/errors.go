@@ -20,6 +20,9 @@ var (
 	// errLate: the transaction was carried out, but later than it was decided for.
 	errLate = errors.New("zookeeper: the answer took so long that a lease ended meanwhile")
 
+	// errNoClock: the session or the leader changed each time the clock was asked.
+	errNoClock = errors.New("zookeeper: the leader's clock is unknown")
+
 	errUnderWay = errors.New("zookeeper: the handle was closed during the call")
 )
 

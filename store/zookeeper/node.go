@@ -117,20 +117,3 @@ func (s *Store) transaction(path string, old, next *snapshot, wakes *wakeChanges
 	}
 	return ops, stat
 }
-
-// askClock writes a node, so that the leader tells its time.
-func (s *Store) askClock() error {
-	sent, session := time.Now(), s.conn.SessionID()
-	stat, err := s.conn.Set(s.root+clockNode, nil, -1)
-	if err == zk.ErrNoNode { // the ensemble has lost its data
-		if err = s.makeFolders(); err == nil {
-			stat, err = s.conn.Set(s.root+clockNode, nil, -1)
-		}
-	}
-	if err != nil {
-		return outcome(err)
-	}
-	s.clock.observe(session, stat, sent)
-	new(snapshot).wrote(s, stat)
-	return nil
-}
