@@ -23,6 +23,9 @@ var (
 	// errNoClock: the session or the leader changed each time the clock was asked.
 	errNoClock = errors.New("zookeeper: the leader's clock is unknown")
 
+	// errTooLarge: the server would close the connection of the call.
+	errTooLarge = fmt.Errorf("%w: zookeeper: the lock has too many holds and waiters for one node", store.ErrRefused)
+
 	errUnderWay = errors.New("zookeeper: the handle was closed during the call")
 )
 

@@ -30,6 +30,7 @@ type operation struct {
 
 	lease  time.Duration // that do gives, or 0
 	isFree bool          // it is likely that the name is free
+	adds   bool          // do may add a hold or a place
 }
 
 // step is one try of an operation.
@@ -45,6 +46,7 @@ type step struct {
 	ends  time.Duration // when the first entry of the record dies that is alive
 
 	old, next *snapshot // next is nil if nothing changes
+	size      int       // of the record as the step found it
 	wakes     wakeChanges
 }
 
@@ -116,6 +118,9 @@ func (s *Store) try(ctx context.Context, state *nameState, op operation) (err er
 			fresh = true
 			continue
 		}
+		if err := s.fits(op, st); err != nil {
+			return err
+		}
 		err = s.commit(state, op, st.old, st)
 		switch {
 		case err == nil && st.late():
@@ -165,6 +170,7 @@ func (s *Store) decide(old *snapshot, lease time.Duration) (*step, error) {
 		old: old, next: &snapshot{epoch: p.epoch, now: now},
 	}
 	st.next.body, _ = r.AppendBinary(nil)
+	st.size = len(st.next.body)
 	st.call = model.Call{Now: now, Tokens: &counter{last: last}}
 	return st, nil
 }
@@ -189,8 +195,11 @@ func (s *Store) changes(st *step) bool {
 	default:
 		st.next.room = rand.Text()[:roomSize]
 	}
+	asked := st.wakes.deleted // of the request that asks, which may be granted as a waiter
 	for _, e := range st.call.Events {
-		st.wakes.deleted = append(st.wakes.deleted, e.ID)
+		if !slices.Contains(asked, e.ID) {
+			st.wakes.deleted = append(st.wakes.deleted, e.ID)
+		}
 	}
 	return true
 }
@@ -267,7 +276,7 @@ func (s *Store) redo(state *nameState, op operation, late *step) error {
 	if st.next = next; !st.record.Empty() {
 		next.room = late.next.room
 	}
-	if s.commit(state, op, late.next, st) != nil || st.late() {
+	if s.fits(op, st) != nil || s.commit(state, op, late.next, st) != nil || st.late() {
 		return errLate
 	}
 	return answer

@@ -2,6 +2,7 @@ package zookeeper
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/model"
 )
 
 // knows returns a handle without a server, whose clock has one answer.
@@ -80,4 +82,58 @@ func TestDeadlinesOfARepeatedStep(t *testing.T) {
 	assert.Greater(t, st.ends, now+time.Minute)
 	st.raise(now)
 	assert.Equal(t, now+time.Minute, st.call.Now, "never earlier")
+}
+
+// TestVanishedWakeNodes: if one node of a waiter is gone, the others are deleted after
+// the transaction, so that each that is gone does not cost a transaction.
+func TestVanishedWakeNodes(t *testing.T) {
+	w := wakeChanges{deleted: []string{"a", "b", "c"}, created: []string{"d", "e"}}
+	w.drop(1)
+	assert.Empty(t, w.deleted)
+	assert.Equal(t, []string{"a", "b", "c"}, w.later)
+	w.drop(0)
+	assert.Equal(t, []string{"d"}, w.dropped)
+	assert.Equal(t, []string{"e"}, w.created)
+	assert.Equal(t, 1, w.count())
+}
+
+// TestOneDeletionOfAWakeNode: a request that is promoted when it asks again is a
+// waiter of the step and the one that asks, and has one node.
+func TestOneDeletionOfAWakeNode(t *testing.T) {
+	s := knows(3, time.Hour, time.Now())
+	s.wakes = map[string]*wake{"waits": {watched: true}}
+	old := held(3, time.Hour-time.Minute, 50*time.Second)
+	r, _, err := old.at(present{epoch: 3, low: time.Hour - time.Minute})
+	require.NoError(t, err)
+	waits := asks("waits", "p")
+	waits.Queue, waits.WaitTTL = true, time.Hour
+	_, err = r.Acquire(&model.Call{Now: time.Hour - time.Minute, Tokens: &counter{}}, waits, "handle")
+	require.NoError(t, err)
+	old.body, err = r.AppendBinary(nil)
+	require.NoError(t, err)
+
+	s.clock.zxid = old.zxid
+	st, g, err := decided(t, s, old, waits)
+	require.NoError(t, err)
+	require.True(t, g.Held)
+	s.waitsNot(st, waits.ID)
+	require.True(t, s.changes(st))
+	assert.Len(t, st.call.Events, 1)
+	assert.Equal(t, []string{"waits"}, st.wakes.deleted)
+}
+
+// TestSlowAnswers: while answers are slow, a step does not ask for the clock again.
+func TestSlowAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := knows(3, time.Hour, time.Now().Add(-time.Second))
+		done := make(chan error, 1)
+		go func() { _, err := s.present(0, time.Second); done <- err }()
+		synctest.Wait()
+		select {
+		case err := <-done:
+			assert.NoError(t, err)
+		default:
+			t.Error("the step waits for the clock")
+		}
+	})
 }

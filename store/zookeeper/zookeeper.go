@@ -13,6 +13,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -137,7 +139,7 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	was := s.closed
 	s.closed = true
-	left := s.wakes
+	left := slices.Collect(maps.Keys(s.wakes))
 	s.wakes = map[string]*wake{}
 	s.mu.Unlock()
 	if was {
@@ -149,9 +151,7 @@ func (s *Store) Close() error {
 		s.conn.Close() // with the session go its wake nodes
 		return nil
 	}
-	for id := range left {
-		go s.conn.Delete(s.wakePath(id), -1)
-	}
+	s.deleteWakes(left)
 	return nil
 }
 
