@@ -29,13 +29,17 @@ var (
 	errUnderWay = errors.New("zookeeper: the handle was closed during the call")
 )
 
+// quotaExceeded is how the client reports the code of a server that enforces quotas,
+// which it has no error for.
+const quotaExceeded = "unknown error: -125"
+
 // outcome says whether an error of the client is a certain refusal. What it does
 // not know has an unknown outcome.
 func outcome(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, zk.ErrNoAuth), errors.Is(err, zk.ErrInvalidACL), errors.Is(err, zk.ErrAuthFailed):
+	case errors.Is(err, zk.ErrNoAuth), errors.Is(err, zk.ErrInvalidACL), errors.Is(err, zk.ErrAuthFailed), err.Error() == quotaExceeded:
 		return fmt.Errorf("%w: %w", store.ErrRefused, err)
 	}
 	return fmt.Errorf("zookeeper: %w", err)

@@ -1,8 +1,12 @@
 package zookeeper
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,6 +31,7 @@ func TestInside(t *testing.T) {
 	t.Run("NoWatchOnAMissingNode", func(t *testing.T) { noWatchOnAMissingNode(t, e) })
 	t.Run("MissingFolder", func(t *testing.T) { missingFolder(t, e) })
 	t.Run("WakeMadeDuringClose", func(t *testing.T) { wakeMadeDuringClose(t, e) })
+	t.Run("AuthorizeWaits", func(t *testing.T) { authorizeWaits(t, e) })
 	t.Run("DeleteAfterABrokenConnection", func(t *testing.T) { deleteAfterABrokenConnection(t, e) })
 }
 
@@ -222,6 +227,25 @@ func deleteAfterABrokenConnection(t *testing.T, e *zookeepertest.Ensemble) {
 	require.Error(t, err)
 	p.Blackhole(false)
 	wantGone(t, opens(t, e), id)
+}
+
+// authorizeWaits: a user is known to a server that begins to serve after the client
+// has tried all servers.
+func authorizeWaits(t *testing.T, e *zookeepertest.Ensemble) {
+	var dials atomic.Int32
+	dial := func(network, address string, timeout time.Duration) (net.Conn, error) {
+		if dials.Add(1) <= 3 {
+			return nil, errors.New("nothing listens")
+		}
+		return net.DialTimeout(network, address, timeout)
+	}
+	conn, _, err := zk.Connect([]string{e.Members[0].Addr}, 6*time.Second, zk.WithDialer(dial), zk.WithLogger(silent{}))
+	require.NoError(t, err)
+	t.Cleanup(conn.Close)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.NoError(t, authorize(ctx, conn, "user:password"))
+	assert.Greater(t, dials.Load(), int32(3))
 }
 
 func wantGone(t *testing.T, s *Store, id string) {

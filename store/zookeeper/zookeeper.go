@@ -104,23 +104,7 @@ func newStore(ctx context.Context, conn *zk.Conn, opts *Options) (*Store, error)
 		sinks: sinks.New(), names: map[string]*nameState{}, wakes: map[string]*wake{},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	made := make(chan error, 1)
-	go func() {
-		err := s.makeFolders()
-		for ; errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, zk.ErrNoServer); err = s.makeFolders() {
-			if ctx.Err() != nil {
-				break
-			}
-		}
-		made <- err
-	}()
-	var err error
-	select {
-	case err = <-made:
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	if err != nil {
+	if err := untilServed(ctx, s.makeFolders); err != nil {
 		s.cancel()
 		return nil, fmt.Errorf("zookeeper: make the node %s: %w", s.root, err)
 	}
