@@ -49,7 +49,8 @@ type sample struct {
 type present struct {
 	epoch     uint64
 	zxid      int64 // the leader's clock has not been set between the sample and this write
-	low, high time.Duration
+	at        time.Time
+	low, high time.Duration // the leader's clock at that moment
 	anchor    time.Duration
 }
 
@@ -96,8 +97,8 @@ func (s *sample) bounds(now time.Time) (low, high time.Duration) {
 func (c *clock) now(session int64, epoch uint64, within time.Duration) (p present, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p = present{epoch: c.epoch, zxid: c.zxid, anchor: c.anchor}
-	p.low, p.high = c.bounds(time.Now())
+	p = present{epoch: c.epoch, zxid: c.zxid, at: time.Now(), anchor: c.anchor}
+	p.low, p.high = c.bounds(p.at)
 	return p, c.known && c.session == session && c.epoch >= epoch && p.high-p.low <= within
 }
 

@@ -42,7 +42,7 @@ type step struct {
 	// to last for a TTL from the sending of its request gets that and the slack.
 	slack time.Duration
 
-	began time.Time
+	began time.Time     // the moment that Now and slack are of
 	ends  time.Duration // when the first entry of the record dies that is alive
 
 	old, next *snapshot // next is nil if nothing changes
@@ -166,7 +166,7 @@ func (s *Store) decide(old *snapshot, lease time.Duration) (*step, error) {
 	}
 	last := firstToken(s.zxid.Load()) + tokensPerWrite - 1
 	st := &step{
-		record: r, slack: max(p.high-now, 0), began: time.Now(), ends: r.Ends(now),
+		record: r, slack: max(p.high-now, 0), began: p.at, ends: r.Ends(now),
 		old: old, next: &snapshot{epoch: p.epoch, now: now},
 	}
 	st.next.body, _ = r.AppendBinary(nil)

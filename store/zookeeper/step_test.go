@@ -69,6 +69,24 @@ func TestLateIfTheClockWentForward(t *testing.T) {
 	assert.True(t, st.late(), "a minute later than expected")
 }
 
+// TestLateCountsFromTheClock: what a step does before it decides, such as to decode a
+// large record, makes no step late.
+func TestLateCountsFromTheClock(t *testing.T) {
+	s := knows(3, time.Hour, time.Now())
+	before := time.Now()
+	p, ok := s.clock.now(0, 3, time.Hour)
+	require.True(t, ok)
+	assert.False(t, p.at.Before(before))
+	low, _ := s.clock.bounds(p.at)
+	assert.Equal(t, low, p.low)
+
+	st, _, err := decided(t, s, new(snapshot), asks("id", "o"))
+	require.NoError(t, err)
+	low, high := s.clock.bounds(st.began)
+	assert.Equal(t, low, st.call.Now)
+	assert.Equal(t, high-low, st.slack)
+}
+
 // TestDeadlinesOfARepeatedStep: what had expired when the late step was written does
 // not make the repeated one late.
 func TestDeadlinesOfARepeatedStep(t *testing.T) {
