@@ -129,7 +129,7 @@ func (s *Store) poll(ctx context.Context, e *entry, req store.Request) *ballot {
 	}
 	var token uint64
 	if b.token == 0 {
-		token = s.proposals.next(req, time.Duration(s.pulse.Load()))
+		token = s.proposals.next(req)
 	}
 	r := ask(ctx, s, timeout, s.nodes, func(ctx context.Context, n *node) (store.Vote, error) {
 		v, err := s.vote(ctx, n, req, token, func() { b.granted[n.index].Store(true) })

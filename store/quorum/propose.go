@@ -22,19 +22,14 @@ type proposals struct {
 	start time.Time
 }
 
-// lead is by how much a proposal is ahead of the clocks of the nodes, at least: it travels for a
-// while, and arrives everywhere at another moment. The longer it is the further a counter
-// runs ahead of its clock, by which it starts again when it is lost.
-const lead = 2 * time.Millisecond
-
 func (p *proposals) of(name string) *atomic.Uint64 {
 	return &p.last[crc32.ChecksumIEEE([]byte(name))%uint32(len(p.last))]
 }
 
 // next is the token to propose to nodes.
-func (p *proposals) next(req store.Request, pulse time.Duration) uint64 {
+func (p *proposals) next(req store.Request) uint64 {
 	var clock uint64
-	now := time.Since(p.start).Microseconds() + min(max(lead, pulse), 5*lead).Microseconds()
+	now := time.Since(p.start).Microseconds()
 	for i := range p.ahead {
 		if ahead := p.ahead[i].Load(); ahead != 0 {
 			clock = max(clock, uint64(max(0, ahead+now)))
