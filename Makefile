@@ -14,7 +14,7 @@ COVER = github.com/dlock-go/dlock \
 	github.com/dlock-go/dlock/fence \
 	github.com/dlock-go/dlock/fence/redisfence
 
-.PHONY: help test lint bench bench-peers bench-quorum cover mutants fuzz prove prove-long cc servers
+.PHONY: help test lint bench bench-peers bench-quorum cover mutants fuzz prove prove-long cc servers browser pictures
 .NOTPARALLEL:
 
 help:
@@ -26,6 +26,7 @@ help:
 	@echo "make cover    coverage of the core packages, at least $(COVER_MIN)% each"
 	@echo "make mutants  the conformance suite against faulty stores, the simulation and some tests against planted faults"
 	@echo "make fuzz     every fuzz target for FUZZTIME=$(FUZZTIME)"
+	@echo "make pictures the pictures of the page, into docs/images"
 	@echo "make prove    what make test does a little of, for half an hour; prove-long: more, for two"
 
 test: cc servers lint
@@ -55,7 +56,7 @@ mutants: cc
 fuzz: servers
 	@.ci/fuzz $(FUZZTIME)
 
-prove: cc servers
+prove: cc servers browser
 	@.ci/prove
 
 prove-long: cc servers
@@ -65,6 +66,13 @@ prove-long: cc servers
 # The race detector needs a C compiler.
 cc:
 	@.ci/cc
+
+# The browser that opens the page of package ui.
+browser:
+	@.ci/browser
+
+pictures: browser
+	cd integration && go test -count=1 -run=TestPageFits ./page -page.write=../docs/images
 
 # The servers that tests start.
 servers:

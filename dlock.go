@@ -83,6 +83,7 @@ func New(s store.Store, opts *Options) (*Client, error) {
 		Store:      s,
 		Timeout:    resolved.timeout(resolved.TTL),
 		MaxWaiters: resolved.MaxWaiters,
+		SlowWait:   resolved.SlowWait,
 		Log:        resolved.Logger,
 	}
 	if onLost := resolved.OnLost; onLost != nil {

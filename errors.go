@@ -3,6 +3,10 @@ package dlock
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/dlock-go/dlock/internal/core"
 	"github.com/dlock-go/dlock/internal/request"
@@ -14,6 +18,7 @@ import (
 // hold's context, return them without one.
 var (
 	// ErrHeld: the lock is busy, or others wait for it. Only the Try forms return it.
+	// Error.HeldBy names a holder.
 	ErrHeld = store.ErrHeld
 	// ErrLost: the hold was lost before it was released. The error text says why. Its
 	// deadline passed without a confirmed renewal, or its lease ran out and is not
@@ -21,6 +26,9 @@ var (
 	// that arrived after its lease had run out, and re-entry into a lost hold, match
 	// ErrLost too.
 	ErrLost = store.ErrLost
+	// ErrEnding: the hold ends soon unless it is renewed. Only the cause of a hold's
+	// context is it, by [WithGrace]. The lock is still held.
+	ErrEnding = core.ErrEnding
 	// ErrNotHeld: this handle, or this *Mutex, holds nothing. It was unlocked before.
 	ErrNotHeld = core.ErrNotHeld
 	// ErrUpgrade: the owner has the reader's lock and asks for the writer's, and
@@ -69,18 +77,37 @@ var (
 type Error struct {
 	Op   string // "lock", "rlock", "unlock", ...
 	Name string // of the lock; empty where there is none
-	Err  error
+
+	// HeldBy is the label of one holder that was in the way, of a call that the lock was
+	// too busy for or that its context ended. It is as recent as the store's last answer
+	// to this client. Empty if the store did not say so: then Client.Inspect can.
+	HeldBy string
+
+	Err error
 }
 
-// Error returns the operation, the quoted name cut to 64 bytes, and the cause.
+// Error returns the operation, the quoted name cut to 64 bytes, the cause and the holder.
 func (e *Error) Error() string {
-	if e.Name == "" {
-		return fmt.Sprintf("dlock: %s: %v", e.Op, e.Err)
-	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "dlock: %s", e.Op)
 	if len(e.Name) > 64 {
-		return fmt.Sprintf("dlock: %s %q... (%d bytes): %v", e.Op, e.Name[:64], len(e.Name), e.Err)
+		fmt.Fprintf(&b, " %q... (%d bytes)", e.Name[:64], len(e.Name))
+	} else if e.Name != "" {
+		fmt.Fprintf(&b, " %q", e.Name)
 	}
-	return fmt.Sprintf("dlock: %s %q: %v", e.Op, e.Name, e.Err)
+	fmt.Fprintf(&b, ": %v", e.Err)
+	if e.HeldBy != "" {
+		fmt.Fprintf(&b, ": held by %s", printable(e.HeldBy))
+	}
+	return b.String()
+}
+
+// printable quotes a label that would not print as one word of a line.
+func printable(label string) string {
+	if strings.ContainsFunc(label, func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }) {
+		return strconv.Quote(label)
+	}
+	return label
 }
 
 // Unwrap returns the cause.

@@ -101,8 +101,17 @@ func ExampleMutex_As() {
 // One process of several does a job. A process that finds the lock busy leaves the job to the other.
 func ExampleMutex_TryLockContext() {
 	ctx := context.Background()
-	client := newClient()
+	locks := memory.New()
+	client, err := dlock.New(locks, &dlock.Options{Label: "web-3"})
+	if err != nil {
+		log.Fatal(err)
+	}
 	defer client.Close()
+	another, err := dlock.New(locks.Peer(), &dlock.Options{Label: "web-4"}) // in another process
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer another.Close()
 
 	report := client.Mutex("nightly-report")
 
@@ -110,13 +119,13 @@ func ExampleMutex_TryLockContext() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	_, err = report.TryLockContext(ctx) // another process, at the same time
+	_, err = another.Mutex("nightly-report").TryLockContext(ctx)
 	fmt.Println("busy:", errors.Is(err, dlock.ErrHeld))
 	fmt.Println(err)
 	fmt.Println(hold.Unlock())
 	// Output:
 	// busy: true
-	// dlock: trylock "nightly-report": lock is held by another owner
+	// dlock: trylock "nightly-report": lock is held by another owner: held by web-3
 	// <nil>
 }
 

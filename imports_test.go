@@ -24,17 +24,20 @@ func TestImports(t *testing.T) {
 		"/store/postgres": { // pgx and what it brings
 			"github.com/jackc/", "golang.org/x/",
 		},
-		"/store/redis": {rueidis, "golang.org/x/sys"},
+		"/store/zookeeper": {"github.com/go-zookeeper/zk"},
+		"/store/redis":     {rueidis, "golang.org/x/sys"},
 		"/store/etcd": { // the client and what it brings
 			"go.etcd.io/etcd", "go.uber.org/zap", "go.uber.org/multierr", "google.golang.org/", "golang.org/x/",
 			"github.com/gogo/protobuf", "github.com/golang/protobuf", "github.com/grpc-ecosystem/grpc-gateway",
 			"github.com/coreos/go-semver", "github.com/coreos/go-systemd",
 		},
 		"/fence":            nil,
+		"/dlocktest":        {wheel},
 		"/fence/redisfence": {rueidis, "golang.org/x/sys"},
 		"/watchdog":         {wheel},
 		"/otel":             {wheel, "go.opentelemetry.io/", "github.com/go-logr/", "github.com/cespare/xxhash"},
 		"/conformance":      nil,
+		"/ui":               {wheel},
 	}
 	for pkg, roots := range allowed {
 		out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", module+pkg).Output()

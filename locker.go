@@ -51,7 +51,38 @@ func (l *locker) op(verb string) string {
 }
 
 func (l *locker) fail(verb string, err error) error {
-	return &Error{Op: l.op(verb), Name: l.config.Name, Err: err}
+	e := &Error{Op: l.op(verb), Name: l.config.Name, Err: err}
+	if b, ok := err.(*busyError); ok {
+		e.HeldBy, e.Err = b.heldBy, b.error
+	}
+	return e
+}
+
+// busyError is a bare error with the label of a holder.
+type busyError struct {
+	error
+	heldBy string
+}
+
+func (e *busyError) Unwrap() error { return e.error }
+
+// busy is the error of a call that did not get the lock. known says that the call acted
+// for an owner that its caller had named. If this client has the hold itself, its
+// holder may be the caller, so the error says what that would need.
+func busy(err error, known bool) error {
+	var n *core.NotGranted
+	if !errors.As(err, &n) {
+		return err
+	}
+	err = n.Err
+	switch {
+	case n.Own && known:
+		err = fmt.Errorf("%w (this client holds it for another owner than the one of this call)", err)
+	case n.Own:
+		err = fmt.Errorf("%w (this client holds it, and the call had a context without its owner: "+
+			"a nested call needs the context of Do or Hold.Context)", err)
+	}
+	return &busyError{err, n.HeldBy}
 }
 
 // newHold is the memory of a hold and of the call that takes it.
@@ -86,6 +117,7 @@ func (l *locker) take(ctx context.Context, wait bool) (*Hold, error) {
 		h := new(Hold)
 		h.core.Value = h
 		if done, err := c.Reenter(ctx, &l.config.LockConfig, owner.core, l.mode, &h.core); done {
+			l.warn(h)
 			return h, nil
 		} else if err != nil {
 			return nil, err
@@ -99,8 +131,9 @@ func (l *locker) take(ctx context.Context, wait bool) (*Hold, error) {
 	a := &b.call
 	a.Client, a.Config, a.Owner, a.Mode, a.Try, a.Handle = c, &l.config.LockConfig, owner.core, l.mode, !wait, &h.core
 	if err := a.Lock(ctx); err != nil {
-		return nil, err
+		return nil, busy(err, known)
 	}
+	l.warn(h)
 	return h, nil
 }
 
@@ -118,6 +151,13 @@ func (l *locker) tryLockContext(ctx context.Context) (*Hold, error) {
 		return nil, l.fail("trylock", err)
 	}
 	return h, nil
+}
+
+// warn has the holder told before the hold can end, if it wants that.
+func (l *locker) warn(h *Hold) {
+	if l.config.grace > 0 {
+		h.core.WarnBefore(l.config.grace)
+	}
 }
 
 // hopeless reports that no later call of a Locker form would end otherwise.

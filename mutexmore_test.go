@@ -45,7 +45,7 @@ func TestAsValuesOfOneOwnerShareTheirLocks(t *testing.T) {
 		rw.As(o).Lock()
 		require.NotPanics(t, rw.As(o).Unlock)
 		coretest.WantFree(t, s, "rw")
-		assert.Zero(t, c.Stats())
+		assert.Zero(t, coretest.Gauges(c))
 	})
 }
 

@@ -5,7 +5,9 @@ import (
 	"log/slog"
 	"os"
 	"reflect"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/dlock-go/dlock/internal/core"
 	"github.com/dlock-go/dlock/store"
@@ -71,11 +73,15 @@ type Options struct {
 	// not tell, on their callers' goroutines. A trouble that lasts is logged when it
 	// begins and when it ends, or at growing intervals, not at each try. Default silent.
 	Logger *slog.Logger
+	// SlowWait is after how long a lock call that waits is logged as a warning, once, with
+	// the holder and the trouble of the store as far as they are known. Default never.
+	SlowWait time.Duration
 	// Observer sees locks, holds and calls of the store, for metrics and traces.
 	// Default none, which costs nothing.
 	Observer Observer
-	// Label is shown by the store's Inspect to say which process holds, at most 128
-	// bytes. Default the host's name and the process id.
+	// Label says which process holds: Inspect shows it, and the errors of others that
+	// wait (Error.HeldBy). It has at most 128 bytes of UTF-8. Default the host's name and
+	// the process id.
 	Label string
 }
 
@@ -112,6 +118,9 @@ func (o Options) resolve(minTTL time.Duration) (Options, error) {
 	if o.MaxHold < 0 {
 		return o, fmt.Errorf("%w: MaxHold %v is negative", ErrInvalidTTL, o.MaxHold)
 	}
+	if o.SlowWait < 0 {
+		return o, fmt.Errorf("%w: SlowWait %v is negative", ErrInvalidTTL, o.SlowWait)
+	}
 	if o.MaxWaiters < 0 {
 		return o, fmt.Errorf("%w: MaxWaiters %d is negative", ErrInvalidOption, o.MaxWaiters)
 	}
@@ -124,8 +133,8 @@ func (o Options) resolve(minTTL time.Duration) (Options, error) {
 	if o.LocalHandoffs == 0 {
 		o.LocalHandoffs = defaultLocalHandoffs
 	}
-	if len(o.Label) > maxLabel {
-		return o, fmt.Errorf("%w: Label has %d bytes, at most %d are allowed", ErrInvalidOption, len(o.Label), maxLabel)
+	if err := validLabel(o.Label); err != nil {
+		return o, err
 	}
 	if o.Label == "" {
 		o.Label = defaultLabel()
@@ -142,12 +151,22 @@ func defaultLabel() string {
 		host = "unknown host"
 	}
 	label := fmt.Sprintf("%s/%d", host, os.Getpid())
-	return label[max(0, len(label)-maxLabel):]
+	return strings.ToValidUTF8(label[max(0, len(label)-maxLabel):], "")
 }
 
 func validTTL(what string, d, minTTL time.Duration) error {
 	if d < minTTL || d > MaxTTL {
 		return fmt.Errorf("%w: %s %v is not between %v (the least with this store) and %v", ErrInvalidTTL, what, d, minTTL, MaxTTL)
+	}
+	return nil
+}
+
+func validLabel(label string) error {
+	if len(label) > maxLabel {
+		return fmt.Errorf("%w: Label has %d bytes, at most %d are allowed", ErrInvalidOption, len(label), maxLabel)
+	}
+	if !utf8.ValidString(label) {
+		return fmt.Errorf("%w: Label is not UTF-8", ErrInvalidOption)
 	}
 	return nil
 }
@@ -171,6 +190,14 @@ func WithTTL(d time.Duration) LockOption {
 	return func(c *lockConfig) { c.TTL = d }
 }
 
+// WithLabel sets the label of this lock's holds in place of Options.Label: the text by
+// which Inspect and Error.HeldBy name the holder. It has at most 128 bytes. Locks with
+// distinct labels do not pass from one to the other without a call of the store, so
+// that the store shows the right one.
+func WithLabel(label string) LockOption {
+	return func(c *lockConfig) { c.Label = label }
+}
+
 // WithMaxHold bounds how long one grant of this lock can be held, in place of
 // Options.MaxHold. Zero means no bound.
 func WithMaxHold(d time.Duration) LockOption {
@@ -183,11 +210,33 @@ func WithoutRenewal() LockOption {
 	return func(c *lockConfig) { c.Fixed = true }
 }
 
+// WithGrace tells the holder d before the lease could end, so that work that takes a
+// while to stop can stop under the lock. The warning comes if d is left of the lease
+// and no renewal was confirmed. It also comes d before MaxHold is reached, and before
+// the end of a lease without renewal.
+//
+//   - The contexts of Do and Hold.Context are cancelled at the warning, with a cause
+//     that matches ErrEnding. A context that is made after it is cancelled at once.
+//   - Hold.Done and Hold.Err do not change: Done closes and Err is an error when the
+//     hold is lost or unlocked. Until then the lock is held, and OnLost is not called.
+//   - Renewals go on. If one succeeds after the warning, the log says so, Hold.Deadline
+//     has moved, and Hold.Context makes contexts that are not cancelled. Contexts that
+//     were cancelled stay so. Another warning may follow.
+//
+// A wait for the lock itself ends by its own context only. d is more than 0, at most a
+// third of the TTL, and less than MaxHold. A grant that the store pushes lasts 3*d at
+// least, in place of a shorter WaitTTL.
+func WithGrace(d time.Duration) LockOption {
+	return func(c *lockConfig) { c.grace, c.graced = d, true }
+}
+
 // lockConfig is what one lock is taken with. err says why it is unusable. The calls
 // of the lock return it, because Client.Mutex and Client.RWMutex return no error.
 type lockConfig struct {
 	core.LockConfig
-	err error
+	grace  time.Duration
+	graced bool // by WithGrace
+	err    error
 }
 
 func (c *Client) config(name string, opts []LockOption) *lockConfig {
@@ -204,6 +253,7 @@ func (c *Client) config(name string, opts []LockOption) *lockConfig {
 	if k.WaitTTL == 0 {
 		k.WaitTTL = max(min(k.TTL, defaultWaitTTL), c.minTTL)
 	}
+	k.WaitTTL = max(k.WaitTTL, 3*k.grace)
 	k.Timeout = c.opts.timeout(k.TTL)
 	k.Handoffs = c.opts.LocalHandoffs
 	k.Prepare()
@@ -217,6 +267,12 @@ func (k *lockConfig) check(minTTL time.Duration) error {
 	}
 	if k.MaxHold < 0 {
 		return fmt.Errorf("%w: MaxHold %v is negative", ErrInvalidTTL, k.MaxHold)
+	}
+	if err := validLabel(k.Label); err != nil {
+		return err
+	}
+	if k.graced && (k.grace <= 0 || k.grace > k.TTL/3 || k.MaxHold > 0 && k.grace >= k.MaxHold) {
+		return fmt.Errorf("%w: grace %v is not between 0 and a third of the TTL (%v), or not less than MaxHold", ErrInvalidTTL, k.grace, k.TTL/3)
 	}
 	return validTTL("TTL", k.TTL, minTTL)
 }

@@ -9,19 +9,18 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/dlock-go/dlock/internal/redistest"
 )
 
-// fence is one code block of the README.
+// fence is one code block of a document.
 type fence struct{ language, text string }
 
-func readme(t *testing.T) (text string, fences []fence) {
+func document(t *testing.T, file string) (text string, fences []fence) {
 	t.Helper()
-	data, err := os.ReadFile("README.md")
+	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,69 +31,81 @@ func readme(t *testing.T) (text string, fences []fence) {
 	return text, fences
 }
 
-// Each Go block of the README is vetted as a file of another module. A text block shows the output
-// of the program before it, except for times.
+// Each program in the documents for newcomers is vetted as a file of another module, and run. A text
+// block shows the output of the program before it, except for times. (The test in integration/docs
+// compiles the Go code of all documents.)
 func TestReadmeCode(t *testing.T) {
-	_, fences := readme(t)
 	root, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
 	}
-	module := t.TempDir()
-	write := func(name, text string) {
-		t.Helper()
-		name = filepath.Join(module, name)
-		if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// The same requirements as this module, so that nothing has to be downloaded.
-	sums, err := os.ReadFile("go.sum")
-	if err != nil {
-		t.Fatal(err)
-	}
-	write("go.sum", string(sums))
-	mod, err := os.ReadFile("go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
-	write("go.mod", strings.Replace(string(mod), "module github.com/dlock-go/dlock\n", "module example.com\n", 1)+fmt.Sprintf(
-		"\nrequire github.com/dlock-go/dlock v0.0.0\n\nreplace github.com/dlock-go/dlock => %q\n", root))
-	write("mystore/mystore.go", "// Package mystore stands for the reader's own store.\npackage mystore\n\n"+
-		"import \"github.com/dlock-go/dlock/store/memory\"\n\nfunc New() *memory.Store { return memory.New() }\n")
-
+	m := newModule(t, root)
 	redisURL := redistest.Start(t).URL()
 	blocks := 0
 	var programs []func(t *testing.T)
-	for i, f := range fences {
-		var shown string
-		if i+1 < len(fences) && fences[i+1].language == "text" {
-			shown = fences[i+1].text
-		}
-		switch {
-		case f.language == "go" && strings.HasPrefix(f.text, "package main\n"):
-			blocks++
-			dir := fmt.Sprintf("block%d", blocks)
-			write(dir+"/main.go", strings.ReplaceAll(f.text, "redis://localhost:6379", redisURL))
-			programs = append(programs, func(t *testing.T) { compare(t, goCommand(t, module, "run", "-mod=mod", "./"+dir), shown) })
-		case f.language == "go" && strings.HasPrefix(f.text, "package mystore_test\n"):
-			blocks++
-			write("mystore/mystore_test.go", f.text)
-		case f.language == "go":
-			t.Errorf("a Go block that is neither program nor test of mystore:\n%s", f.text)
-		case strings.HasSuffix(f.text, "\ngo run ./examples/orders\n"):
-			programs = append(programs, func(t *testing.T) { compare(t, goCommand(t, root, "run", "./examples/orders"), shown) })
+	for _, file := range []string{"README.md", "docs/get-started.md", "docs/writing-a-store.md"} {
+		_, fences := document(t, file)
+		for i, f := range fences {
+			var shown string
+			if i+1 < len(fences) && fences[i+1].language == "text" {
+				shown = fences[i+1].text
+			}
+			switch {
+			case f.language == "go" && strings.HasPrefix(f.text, "package main\n"):
+				blocks++
+				dir := fmt.Sprintf("block%d", blocks)
+				m.write(t, dir+"/main.go", strings.ReplaceAll(f.text, "redis://localhost:6379", redisURL))
+				programs = append(programs, func(t *testing.T) { compare(t, goCommand(t, m.dir, "run", "-mod=mod", "./"+dir), shown) })
+			case f.language == "go" && strings.HasPrefix(f.text, "package mystore_test\n"):
+				blocks++
+				m.write(t, "mystore/mystore_test.go", f.text)
+			case f.language == "go" && file == "README.md":
+				t.Errorf("a Go block of the README that is no program:\n%s", f.text)
+			case strings.HasSuffix(f.text, "\ngo run ./examples/orders\n"):
+				programs = append(programs, func(t *testing.T) { compare(t, goCommand(t, root, "run", "./examples/orders"), shown) })
+			}
 		}
 	}
 	if blocks != 4 || len(programs) != 4 {
 		t.Errorf("found %d Go blocks and %d programs, want 4 and 4", blocks, len(programs))
 	}
-	goCommand(t, module, "vet", "-mod=mod", "./...")
+	goCommand(t, m.dir, "vet", "-mod=mod", "./...")
 	for _, program := range programs {
 		program(t)
+	}
+}
+
+// testModule is the module of a reader, in a temporary folder.
+type testModule struct{ dir string }
+
+// newModule makes a module with the same requirements as this one, so that nothing has to be downloaded.
+func newModule(t *testing.T, root string) testModule {
+	t.Helper()
+	m := testModule{t.TempDir()}
+	sums, err := os.ReadFile("go.sum")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.write(t, "go.sum", string(sums))
+	mod, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.write(t, "go.mod", strings.Replace(string(mod), "module github.com/dlock-go/dlock\n", "module example.com\n", 1)+fmt.Sprintf(
+		"\nrequire github.com/dlock-go/dlock v0.0.0\n\nreplace github.com/dlock-go/dlock => %q\n", root))
+	m.write(t, "mystore/mystore.go", "// Package mystore stands for the reader's own store.\npackage mystore\n\n"+
+		"import \"github.com/dlock-go/dlock/store/memory\"\n\nfunc New() *memory.Store { return memory.New() }\n")
+	return m
+}
+
+func (m testModule) write(t *testing.T, name, text string) {
+	t.Helper()
+	name = filepath.Join(m.dir, name)
+	if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -116,18 +127,18 @@ func compare(t *testing.T, printed, shown string) {
 	t.Helper()
 	varying := regexp.MustCompile(`[\d.]+(ns|µs|ms|s)\b|highest \d+`) // figures that differ from run to run
 	if printed = varying.ReplaceAllString(printed, "N"); printed != varying.ReplaceAllString(shown, "N") {
-		t.Errorf("printed\n%s\nthe README shows\n%s", printed, shown)
+		t.Errorf("printed\n%s\nthe document shows\n%s", printed, shown)
 	}
 }
 
 // The tables contain every error, option and lock option.
 func TestReadmeTables(t *testing.T) {
-	text, _ := readme(t)
+	text, _ := document(t, "docs/reference.md")
 	names := 0
 	want := func(name string) {
 		names++
 		if !strings.Contains(text, "`"+name+"`") {
-			t.Errorf("the README has no `%s`", name)
+			t.Errorf("docs/reference.md has no `%s`", name)
 		}
 	}
 	for _, file := range []string{"errors.go", "options.go"} {
@@ -162,49 +173,4 @@ func TestReadmeTables(t *testing.T) {
 	if names < 20 {
 		t.Errorf("found only %d names to look for", names)
 	}
-}
-
-// Each link in the documents leads to a file that exists, and to a heading that exists if it names one.
-func TestLinks(t *testing.T) {
-	documents, err := filepath.Glob("docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, document := range append(documents, "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md") {
-		text, err := os.ReadFile(document)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(string(text), -1) {
-			if strings.Contains(m[1], "://") {
-				continue
-			}
-			file, heading, _ := strings.Cut(m[1], "#")
-			linked := document
-			if file != "" {
-				linked = filepath.Join(filepath.Dir(document), file)
-			}
-			if _, err := os.Stat(linked); err != nil {
-				t.Errorf("%s: link: %v", document, err)
-			} else if heading != "" && !slices.Contains(headings(t, linked), heading) {
-				t.Errorf("%s: link: no heading %s", document, m[1])
-			}
-		}
-	}
-}
-
-// headings returns the headings of a document in the form that links use.
-func headings(t *testing.T, document string) (names []string) {
-	t.Helper()
-	text, err := os.ReadFile(document)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if title := strings.TrimLeft(line, "#"); title != line {
-			name := regexp.MustCompile(`[^\w -]`).ReplaceAllString(strings.ToLower(strings.TrimSpace(title)), "")
-			names = append(names, strings.ReplaceAll(name, " ", "-"))
-		}
-	}
-	return names
 }

@@ -70,6 +70,18 @@ var acquireCases = []testCase{
 		},
 	},
 	{
+		name: "names a holder",
+		says: "HeldBy is the label of one hold that is in the way of a request that is not held, or \"\" if the store does not know it without a further call.",
+		run: func(h *harness) {
+			h.exclusive("A").hold()
+			for _, c := range []*claim{h.exclusive("B"), h.exclusive("B").waiting(), h.shared("C").waiting()} {
+				if g, _ := c.ask(); g.HeldBy != "" && g.HeldBy != "case A" {
+					c.wrong("HeldBy \"case A\", or \"\"")
+				}
+			}
+		},
+	},
+	{
 		name: "repeated",
 		says: "The id is a live hold. The answer is the same, with the same token, so repeating a request is harmless.",
 		run: func(h *harness) {

@@ -234,6 +234,9 @@ func (m *model) promote(l *modelLock) {
 
 // heldBy is the label of a hold of another owner.
 func (m *model) heldBy(l *modelLock, e *modelEntry) string {
+	if m.is("a waiter is named as the holder") {
+		return e.Label
+	}
 	for _, h := range l.holds {
 		if h.Owner != e.Owner {
 			return h.Label

@@ -1,7 +1,5 @@
-// Orders is the library's main job as a user meets it: code in layers (handler,
-// service, repository) in which each layer takes the lock of the same article,
-// nested through the context, while many workers, in one process or several,
-// sell from one stock.
+// Orders sells from one stock with many workers, in one process or several. Handler, service and
+// repository each take the lock of the article, nested through the context: see layers.go.
 //
 //	go run ./examples/orders                 # the sample, the memory store
 //	go run ./examples/orders -unsafe         # without the lock: oversells
@@ -11,9 +9,8 @@
 //
 //	{"id":"o-0001","sku":"mug-blue","quantity":2}
 //
-// The exit status is 0, or 1 if there were bad lines or orders that failed, 2
-// for wrong flags and errors of input and output, 3 if stock was oversold, and
-// 130 after Ctrl-C. Of several, the greatest.
+// The exit status is 0, or the greatest that applies: 1 for bad lines or orders that failed, 2 for
+// wrong flags and errors of input and output, 3 for oversold stock, and 130 after Ctrl-C.
 package main
 
 import (
@@ -26,12 +23,9 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/dlock-go/dlock"
 )
 
 const (
@@ -41,9 +35,8 @@ const (
 	statusInterrupted = 130
 )
 
-// sample has 2,000 orders for 40 articles. Four sell out at the default stock
-// of 100; these are ordered one by one, so what is sold in all does not depend
-// on the order in which the workers get on. See gen.go.
+// sample has 2,000 orders for 40 articles. Four sell out at the default stock of 100. Their orders
+// are for one unit each, so the sum of what is sold does not depend on which order comes first.
 //
 //go:embed sample.jsonl
 var sample []byte
@@ -68,9 +61,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case errors.Is(err, flag.ErrHelp):
 		return 0
 	case err != nil:
-		return statusUsage // parse has told
+		return statusUsage // parse has printed why
 	}
-	out := newConsole(stderr)
+	out := &console{w: stderr}
 	defer out.close()
 	status, err := sell(ctx, cfg, stdin, stdout, out)
 	if err != nil {
@@ -111,8 +104,8 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	return cfg, err
 }
 
-// sell puts the program together, serves all orders and prints the summary. Its
-// error is one of input and output; all else is in the status.
+// sell serves all orders and prints the summary. Its error is one of input and output; all else is
+// in the status.
 func sell(ctx context.Context, cfg config, stdin io.Reader, stdout io.Writer, out *console) (status int, err error) {
 	input, err := open(cfg.file, stdin)
 	if err != nil {
@@ -135,9 +128,7 @@ func sell(ctx context.Context, cfg config, stdin io.Reader, stdout io.Writer, ou
 	service := &service{locks, repository}
 	handler := &handler{locks, service, tally}
 
-	stop := out.follow(tally)
 	readErr := serve(ctx, cfg.workers, input, handler, out)
-	stop()
 	books, err := goods.audit()
 	if err != nil {
 		return 0, fmt.Errorf("auditing the stock: %w", err)
@@ -156,27 +147,8 @@ func sell(ctx context.Context, cfg config, stdin io.Reader, stdout io.Writer, ou
 	return status, readErr
 }
 
-// openLocks is all the setting up that dlock needs: a store, a client, and
-// both closed in the end.
-func openLocks(cfg config, out *console) (locks, func() error, error) {
-	if cfg.unsafe {
-		return locks{}, func() error { return nil }, nil
-	}
-	st, err := openStore(cfg.store)
-	if err != nil {
-		return locks{}, nil, err
-	}
-	client, err := dlock.New(st, &dlock.Options{OnLost: func(h *dlock.Hold) {
-		out.printf("lock %s lost, token %d", h.Name(), h.Token())
-	}})
-	if err != nil {
-		return locks{}, nil, errors.Join(err, st.Close())
-	}
-	return locks{client}, func() error { return errors.Join(client.Close(), st.Close()) }, nil
-}
-
-// serve reads orders and hands each to the next free worker. After the end of
-// ctx it returns although the reader may still be stuck in a read.
+// serve reads orders and hands each to the next free worker. When ctx ends it returns, although the
+// reader may still wait in a read.
 func serve(ctx context.Context, workers int, input io.Reader, h *handler, out *console) error {
 	orders := make(chan order)
 	readErr := make(chan error, 1)
@@ -193,9 +165,7 @@ func serve(ctx context.Context, workers int, input io.Reader, h *handler, out *c
 		wg.Go(func() {
 			for o := range until(ctx, orders) {
 				if err := h.handle(ctx, o); err != nil {
-					// Each Do that the loss of a lock goes through adds a line.
-					reasons := strings.ReplaceAll(err.Error(), "\n", "; ")
-					out.printf("line %d: order %q failed: %s", o.line, o.ID, reasons)
+					out.printf("line %d: order %q failed: %v", o.line, o.ID, err)
 				}
 			}
 		})

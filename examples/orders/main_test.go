@@ -208,8 +208,8 @@ func TestWrongUse(t *testing.T) {
 		message string
 		args    []string
 	}{
-		{`unknown scheme "carrier-pigeon"; supported: etcd://, memory://, postgres://, postgresql://, redis://, rediss://`, []string{"-store", "carrier-pigeon://user:secret@host"}},
-		{"-store is not a URL; supported: etcd://, memory://, postgres://, postgresql://, redis://, rediss://", []string{"-store", "user:secret@memory"}},
+		{`unknown scheme "carrier-pigeon"; supported: etcd://, memory://, postgres://, postgresql://, redis://, rediss://, zk://`, []string{"-store", "carrier-pigeon://user:secret@host"}},
+		{"-store is not a URL; supported: etcd://, memory://, postgres://, postgresql://, redis://, rediss://, zk://", []string{"-store", "user:secret@memory"}},
 		{"no such file", []string{"-file", filepath.Join(t.TempDir(), "none")}},
 		{"is a directory", []string{"-file", t.TempDir()}},
 		{"-workers is 0", []string{"-workers", "0"}},
@@ -232,7 +232,7 @@ func TestWrongUse(t *testing.T) {
 	}
 }
 
-// An input that never ends and never comes, as a terminal at which nobody types.
+// An input that never ends, like a terminal without a user.
 func TestInterrupt(t *testing.T) {
 	in, typed := io.Pipe()
 	defer typed.Close()
@@ -318,34 +318,42 @@ func TestFence(t *testing.T) {
 	}
 }
 
-func TestProgress(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var w bytes.Buffer
-		tally := newTally()
-		tally.accepted()
-		stop := newConsole(&w).follow(tally)
-		time.Sleep(11 * time.Second)
-		stop()
-		want := "1 orders: 1 accepted, 0 turned down, 0 failed; 0 bad lines; 5s\n" +
-			"1 orders: 1 accepted, 0 turned down, 0 failed; 0 bad lines; 10s\n"
-		if w.String() != want {
-			t.Errorf("got %q\nwant %q", w.String(), want)
-		}
-	})
-}
-
-func TestProgressOnTerminal(t *testing.T) {
+func TestConsole(t *testing.T) {
 	var w bytes.Buffer
-	c := newConsole(&w)
-	c.terminal = true
-	c.progress("one")
-	c.progress("two")
-	c.printf("a message")
-	c.progress("three")
+	c := &console{w: &w}
+	c.printf("a message of %d", 1)
 	c.close()
 	c.printf("too late")
-	if want := "one\r\x1b[Ktwo\r\x1b[Ka message\nthree"; w.String() != want {
+	if want := "a message of 1\n"; w.String() != want {
 		t.Errorf("got %q\nwant %q", w.String(), want)
+	}
+}
+
+// The last lines say what the figures mean.
+func TestVerdict(t *testing.T) {
+	for _, c := range []struct {
+		unsafe   bool
+		oversold int
+		want     []string
+	}{
+		{false, 0, []string{"OK: nothing oversold"}},
+		{false, 2, []string{"WRONG: 2 units were sold that do not exist"}},
+		{true, 2, []string{"WRONG: 2 units", "This run took no locks. It is faster because"}},
+		{true, 0, []string{"OK: nothing oversold", "two orders can sell the same unit"}},
+	} {
+		got := verdict(c.unsafe, c.oversold)
+		for _, want := range c.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("verdict(%v, %d) is %q, want %q in it", c.unsafe, c.oversold, got, want)
+			}
+		}
+		if !c.unsafe && strings.Contains(got, "faster") {
+			t.Errorf("the verdict of a run with locks speaks of one without: %q", got)
+		}
+	}
+	o := runOrders("", "-workers", "4", "-io", "0")
+	if !strings.HasSuffix(o.stdout, "\n\nOK: nothing oversold\n") {
+		t.Errorf("the summary does not end with the verdict:\n%s", o.stdout)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/postgrestest"
 	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/internal/zookeepertest"
 )
 
 // isProcess makes the test binary the program.
@@ -54,6 +55,7 @@ func TestProcesses(t *testing.T) {
 		"redis":    func(t *testing.T) string { return redistest.Start(t).URL() },
 		"etcd":     func(t *testing.T) string { return etcdtest.Start(t, 1).URL() },
 		"postgres": func(t *testing.T) string { return postgrestest.Start(t).URL() },
+		"zk":       func(t *testing.T) string { return zookeepertest.Start(t, 1).URL() },
 	} {
 		t.Run(store, func(t *testing.T) {
 			t.Parallel()

@@ -6,9 +6,8 @@ import (
 	"sync"
 )
 
-// stock is the resource that the lock protects. Its methods are safe for
-// concurrent use, each by itself; that nobody sells between a read and the
-// write that follows is the lock's work.
+// stock is the resource that the lock protects. Each method is safe for concurrent use. Only the
+// lock keeps another order from coming between a read and the write after it.
 type stock interface {
 	// read returns what is left of an article and remembers token.
 	read(sku string, token uint64) (left int, err error)
@@ -50,7 +49,7 @@ type row struct {
 	Token   uint64 `json:"token"` // the highest seen
 }
 
-// see is the fence: whoever comes with an older lock than was seen is late.
+// see is the fence: it refuses a token lower than the greatest it has seen.
 func (r *row) see(sku string, token uint64) error {
 	if token == 0 {
 		return nil

@@ -13,14 +13,12 @@ import (
 	"strings"
 )
 
-// dirStock is a stock that several processes share: a directory with a file for
-// each article, whose last line is its row, and sales.jsonl with a line for each
-// sale. Files are only appended to, one line with one write, so nobody reads
-// half a row. What is in the directory stays there: a second run goes on
-// selling from what the first has left.
+// dirStock is a stock that several processes share. It is a directory with a file for each article,
+// whose last line is its row, and sales.jsonl with a line for each sale. A line is appended with one
+// write, so no process reads half a row. A second run goes on with what the first has left.
 //
-// The fence has a gap here: checking the token and writing are two steps. A
-// database does both in one, as in UPDATE ... WHERE token <= ?.
+// The fence has a gap here: checking the token and writing are two steps. A database does both in
+// one, as in UPDATE ... WHERE token <= ?.
 type dirStock struct {
 	dir     string
 	initial int
@@ -41,7 +39,7 @@ func openDirStock(dir string, initial int, fresh bool) (*dirStock, error) {
 		return nil, err
 	}
 	if fresh && len(entries) > 0 {
-		return nil, fmt.Errorf("-stock-dir %s is not empty: the memory store's tokens begin anew, so its stock has to", dir)
+		return nil, fmt.Errorf("-stock-dir %s is not empty: tokens of the memory store start again at 1, so its stock must be new", dir)
 	}
 	return &dirStock{dir, initial}, nil
 }

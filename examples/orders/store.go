@@ -15,6 +15,7 @@ import (
 	"github.com/dlock-go/dlock/store/memory"
 	"github.com/dlock-go/dlock/store/postgres"
 	"github.com/dlock-go/dlock/store/redis"
+	"github.com/dlock-go/dlock/store/zookeeper"
 )
 
 // stores says how each kind of store is opened, by the scheme of its URL. The
@@ -27,6 +28,8 @@ var stores = map[string]func(url string) (store.Store, error){
 
 	"postgres":   openPostgres,
 	"postgresql": openPostgres,
+
+	"zk": func(url string) (store.Store, error) { return zookeeper.Open(url) },
 }
 
 func openRedis(url string) (store.Store, error) { return redis.Open(url) }
@@ -64,7 +67,7 @@ func openStore(url string) (store.Store, error) {
 	return open(url)
 }
 
-// schemes lists what openStore knows, for people.
+// schemes lists the schemes that openStore knows, for messages.
 func schemes() string {
 	return strings.Join(slices.Sorted(maps.Keys(stores)), "://, ") + "://"
 }

@@ -58,21 +58,12 @@ func (t *tally) unserved() bool {
 	return t.bad+t.orders.failed+t.orders.notServed > 0
 }
 
-// progress is the line that shows how far it is.
-func (t *tally) progress() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	o := t.orders
-	return fmt.Sprintf("%d orders: %d accepted, %d turned down, %d failed; %d bad lines; %v",
-		t.read(), o.accepted, o.turnedDown, o.failed, t.bad, time.Since(t.start).Round(100*time.Millisecond))
-}
-
 func (t *tally) read() int {
 	o := t.orders
 	return o.accepted + o.turnedDown + o.failed + o.notServed
 }
 
-// summarize prints what came of it, one figure a line.
+// summarize prints the results, one figure a line, and the verdict.
 func (t *tally) summarize(w io.Writer, cfg config, b books) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -103,8 +94,22 @@ func (t *tally) summarize(w io.Writer, cfg config, b books) error {
 	}
 	line("units sold", "%d of %d", b.sold, b.initial)
 	line("oversold", "%d", b.oversold)
+	s.WriteString("\n" + verdict(cfg.unsafe, b.oversold) + "\n")
 	_, err := io.WriteString(w, s.String())
 	return err
+}
+
+// verdict says what the figures mean.
+func verdict(unsafe bool, oversold int) string {
+	result := "OK: nothing oversold"
+	if oversold > 0 {
+		result = fmt.Sprintf("WRONG: %d units were sold that do not exist", oversold)
+	}
+	if unsafe {
+		result += "\nThis run took no locks. It is faster because no order waits for another one of the same article;" +
+			"\nfor the same reason two orders can sell the same unit."
+	}
+	return result
 }
 
 // percentile of a sorted list, by nearest rank.

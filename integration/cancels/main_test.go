@@ -17,6 +17,7 @@ import (
 	"github.com/dlock-go/dlock/store/etcd"
 	"github.com/dlock-go/dlock/store/postgres"
 	"github.com/dlock-go/dlock/store/redis"
+	"github.com/dlock-go/dlock/store/zookeeper"
 )
 
 // What is left is counted, so nothing runs beside.
@@ -28,6 +29,8 @@ func open(url string) (store.Store, error) {
 		return etcd.Open(url)
 	case strings.HasPrefix(url, "postgres:"):
 		return postgres.Open(context.Background(), url)
+	case strings.HasPrefix(url, "zk:"):
+		return zookeeper.Open(url)
 	}
 	return redis.Open(url)
 }

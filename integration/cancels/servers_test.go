@@ -7,13 +7,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/jackc/pgx/v5"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/postgrestest"
 	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/internal/zookeepertest"
 	"github.com/dlock-go/dlock/store/postgres"
+	"github.com/dlock-go/dlock/store/zookeeper"
 )
 
 // server is one that can be brought down, with a wire to it.
@@ -133,6 +136,51 @@ func startPostgres(t *testing.T) *server {
 		},
 	}
 }
+
+func startZookeeper(t *testing.T) *server {
+	e := zookeepertest.Start(t, 1)
+	m := e.Members[0]
+	p := etcdtest.StartProxy(t, m.Addr) // it knows bytes only
+	const session = "?session_timeout=1s"
+	direct, err := zookeeper.Open(e.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { direct.Close() })
+	nodes, _, err := zk.Connect([]string{m.Addr}, 10*time.Second, zk.WithLogger(silent{}), zk.WithLogInfo(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nodes.Close)
+	return &server{
+		url: e.URL() + session, wire: "zk://" + p.Addr + session, lazy: true,
+		downs: []down{
+			{"stands still", m.Pause, m.Resume},
+			{"unreachable", func() { p.Blackhole(true) }, func() { p.Blackhole(false) }},
+			{"killed", m.Kill, m.Launch},
+		},
+		left: func() (left []string) {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			if _, err := direct.List(ctx); err != nil { // looks at every name
+				return strings.Split(strings.Repeat("unknown: "+err.Error()+"\n", 1000), "\n")
+			}
+			for _, folder := range []string{"/dlock/locks", "/dlock/wake"} {
+				children, _, err := nodes.Children(folder)
+				if err != nil {
+					return strings.Split(strings.Repeat("unknown: "+err.Error()+"\n", 1000), "\n")
+				}
+				left = append(left, children...)
+			}
+			return left
+		},
+	}
+}
+
+// silent is a logger for the client.
+type silent struct{}
+
+func (silent) Printf(string, ...any) {}
 
 func migrate(url string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

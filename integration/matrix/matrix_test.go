@@ -11,7 +11,7 @@ import (
 	"github.com/dlock-go/dlock/internal/locktest"
 )
 
-func TestReplyLost(t *testing.T) {
+func TestFault02And03And04And06And09ReplyLost(t *testing.T) {
 	for _, s := range []struct {
 		name  string
 		start func(t *testing.T) server

@@ -48,7 +48,7 @@ var table string
 
 // mutant is a fault to be planted in one file.
 type mutant struct {
-	name, source string // source: a row of the catalogue of faults, or a promise
+	name, source string // source: a row of docs/faults.md, or a promise
 	file         string
 	is, becomes  string
 	by           namedTest // the test that kills it; zero: the simulation does

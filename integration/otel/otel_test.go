@@ -134,7 +134,7 @@ func (broken) Acquire(context.Context, store.Request) (store.Grant, error) {
 	return store.Grant{}, errors.New("connection refused")
 }
 
-// The span of a lock call is a child of the caller's, and the store's of that.
+// The span of a lock call is a child of the caller's span. The span of a store call is a child of the lock call's.
 func TestSpans(t *testing.T) {
 	w := watch(t, memory.New(), &otel.Options{}, dlock.Options{})
 	ctx, parent := w.tracer.Tracer("test").Start(t.Context(), "checkout")

@@ -8,7 +8,7 @@ import (
 
 var onPostgres = []string{postgresOne}
 
-// Faults of PostgreSQL: rows 110 and 111 of the catalogue.
+// Faults of PostgreSQL: rows 110 and 111 of docs/faults.md.
 var postgresFaults = []kind{
 	{name: "connections terminated", on: onPostgres, make: func(h *history) trouble {
 		return trouble{

@@ -50,7 +50,7 @@ type span struct{ From, To moment }
 
 // kinds are all kinds of faults.
 func kinds() []kind {
-	return slices.Concat(workerFaults, wireFaults, replyFaults, redisFaults, failoverFaults, quorumFaults, etcdFaults, postgresFaults)
+	return slices.Concat(workerFaults, wireFaults, replyFaults, redisFaults, failoverFaults, quorumFaults, etcdFaults, postgresFaults, zookeeperFaults)
 }
 
 // kindsOn are those that a deployment can meet.

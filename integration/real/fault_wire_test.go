@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	wired   = []string{redisOne, redisQuorum, etcdOne, etcdThree, postgresOne}
+	wired   = []string{redisOne, redisQuorum, etcdOne, etcdThree, postgresOne, zookeeperOne, zookeeperThree}
 	proxied = []string{redisOne, redisQuorum} // script by script
 )
 

@@ -12,12 +12,19 @@ import (
 	"github.com/dlock-go/dlock/internal/redistest"
 )
 
+// few is how many histories are too few for deployments that are slow to start.
+const few = 10
+
 func TestHistories(t *testing.T) {
 	if *judgeAgain != "" {
 		again(t, *judgeAgain)
 		return
 	}
 	on := deployments
+	if *histories < few && *deployment == "" {
+		// Servers in Java take long to start, which make test spends elsewhere.
+		on = slices.DeleteFunc(slices.Clone(on), func(d string) bool { return slices.Contains(onZookeeper, d) })
+	}
 	if *deployment != "" {
 		if !slices.Contains(on, *deployment) {
 			t.Fatalf("no deployment %q; there are %q", *deployment, on)

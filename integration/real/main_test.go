@@ -38,7 +38,7 @@ import (
 )
 
 var (
-	histories  = flag.Int("real.histories", 2, "histories for each deployment")
+	histories  = flag.Int("real.histories", 2, "histories for each deployment; with less than 10, none on ZooKeeper")
 	deployment = flag.String("real.deployment", "", "run histories on this `deployment` alone")
 	fault      = flag.String("real.fault", "", "run histories with this `kind` of fault alone")
 	seed       = flag.Uint64("real.seed", 0, "draw the histories from this seed; 0: any")

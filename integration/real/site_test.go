@@ -16,8 +16,10 @@ import (
 	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/postgrestest"
 	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/internal/zookeepertest"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/postgres"
+	"github.com/go-zookeeper/zk"
 )
 
 // The deployments.
@@ -31,7 +33,7 @@ const (
 	postgresOne   = "postgres"
 )
 
-var deployments = []string{redisOne, redisSentinel, redisCluster, etcdOne, etcdThree, redisQuorum, postgresOne}
+var deployments = []string{redisOne, redisSentinel, redisCluster, etcdOne, etcdThree, redisQuorum, postgresOne, zookeeperOne, zookeeperThree}
 
 // site is the servers of one history, and the wires to them.
 type site struct {
@@ -48,6 +50,9 @@ type site struct {
 	postgres *postgrestest.Server
 	database string // its URL, without wires
 	looking  store.Store
+
+	zookeeper *zookeepertest.Ensemble
+	nodes     *zk.Conn
 
 	// By worker. Where clients learn the addresses of nodes from the servers, as
 	// with sentinels and in a cluster, there are none.
@@ -101,6 +106,10 @@ func newSite(t testing.TB, deployment string, n needs) *site {
 		s.admin = s.etcd.Client(t)
 	case postgresOne:
 		s.startPostgres(t)
+	case zookeeperOne:
+		s.startZookeeper(t, 1)
+	case zookeeperThree:
+		s.startZookeeper(t, 3)
 	}
 	return s
 }
@@ -116,6 +125,8 @@ func (s *site) direct() string {
 		return s.etcd.URL()
 	case s.postgres != nil:
 		return s.database
+	case s.zookeeper != nil:
+		return s.zookeeper.URL(zookeeperSession)
 	}
 	var urls []string
 	for _, server := range s.redis {
@@ -138,6 +149,8 @@ func (s *site) url(worker int) string {
 		return strings.Join(urls, " ")
 	case redisSentinel, redisCluster:
 		return s.direct()
+	case zookeeperOne, zookeeperThree:
+		return s.zookeeperURL(worker)
 	case postgresOne:
 		p := etcdtest.StartProxy(s.t, s.postgres.Addr) // it knows bytes only
 		s.wires[worker] = append(s.wires[worker], p)
@@ -225,9 +238,13 @@ func (s *site) left() (all []string) {
 	if s.postgres != nil {
 		return s.leftAtPostgres()
 	}
+	if s.zookeeper != nil {
+		return s.leftAtZookeeper()
+	}
 	for _, server := range s.masters() {
 		for _, key := range strings.Fields(server.MustDo("KEYS", "*")) {
-			if !strings.HasSuffix(key, "}:token") {
+			// A counter of tokens, and the life of a quorum's node, last as long as the data.
+			if !strings.HasSuffix(key, "}:token") && !strings.HasSuffix(key, "}:life") {
 				all = append(all, "key "+key)
 			}
 		}
@@ -263,7 +280,7 @@ func (s *site) leftAtEtcd() (all []string) {
 // whole seconds, looks every half, and gives a lease its whole time again when
 // its leader has changed.
 func (s *site) grace(ttl time.Duration) time.Duration {
-	if s.etcd != nil {
+	if s.etcd != nil || s.zookeeper != nil {
 		return 2*ttl + 4*time.Second
 	}
 	return ttl + 2*time.Second

@@ -17,6 +17,7 @@ import (
 	"github.com/dlock-go/dlock/store/etcd"
 	"github.com/dlock-go/dlock/store/postgres"
 	"github.com/dlock-go/dlock/store/redis"
+	"github.com/dlock-go/dlock/store/zookeeper"
 )
 
 // job is what a worker is told, in the variable jobEnv.
@@ -132,6 +133,9 @@ func open(url string) (store.Store, error) {
 	}
 	if strings.HasPrefix(url, "postgres:") {
 		return postgres.Open(context.Background(), url)
+	}
+	if strings.HasPrefix(url, "zk:") {
+		return zookeeper.Open(url)
 	}
 	if nodes := strings.Fields(url); len(nodes) > 1 {
 		return redis.OpenQuorum(nodes...)

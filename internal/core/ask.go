@@ -12,11 +12,11 @@ import (
 // does so on this goroutine if nobody in this process holds the name, and else in
 // the background, since the lock may be handed over meanwhile.
 func (a *Call) askForFront() (localqueue.State, error) {
-	if err := ended(a.ctx); err != nil {
+	if err := a.over(); err != nil {
 		return localqueue.Asking, err
 	}
 	if a.Client.isClosing.Load() {
-		return localqueue.Asking, store.ErrClosed
+		return localqueue.Asking, request.ErrClosed
 	}
 	owner, id := request.NewIDs()
 	n, w := a.name, &a.waiter
@@ -55,7 +55,7 @@ func (a *Call) askForFront() (localqueue.State, error) {
 
 // askDirectly asks the store past the queue, for the owner itself.
 func (a *Call) askDirectly() (localqueue.State, error) {
-	if err := ended(a.ctx); err != nil {
+	if err := a.over(); err != nil {
 		return localqueue.Direct, err
 	}
 	owner, id := request.NewIDs()
@@ -66,7 +66,7 @@ func (a *Call) askDirectly() (localqueue.State, error) {
 		err = a.owner.standAlone()
 	}
 	if done {
-		a.waiter.State, a.delivered = localqueue.Granted, true
+		a.waiter.State, a.leaseChecked = localqueue.Granted, true
 		a.owner.refs-- // the handle has its own
 	}
 	if done || err != nil {
@@ -92,14 +92,14 @@ func (a *Call) answered(p *place, answer request.Answer) (localqueue.State, erro
 		p.hold.init(p, answer.Grant)
 		return a.settle(p, nil)
 	case request.Refused:
-		return a.settle(p, answer.Err)
+		return a.settle(p, withStanding(answer.Err, answer))
 	}
-	err := ended(a.ctx)
+	err := a.over()
 	if err == nil && a.Client.isClosing.Load() {
-		err = store.ErrClosed
+		err = request.ErrClosed
 	}
 	n := a.name
-	a.since = a.Client.moment(p.request.Sent())
+	a.asked(a.Client.moment(p.request.Sent()))
 	n.shard.mu.Lock()
 	if err == nil && p.asksFor(a) {
 		p.follow()
@@ -110,7 +110,7 @@ func (a *Call) answered(p *place, answer request.Answer) (localqueue.State, erro
 	state := a.waiter.State
 	n.shard.mu.Unlock()
 	p.request.Abandon()
-	return state, err
+	return state, withStanding(err, answer)
 }
 
 // settle ends the asking on this goroutine: with a grant, or with err.
@@ -125,7 +125,7 @@ func (a *Call) settle(p *place, err error) (localqueue.State, error) {
 	}
 	state := a.waiter.State
 	if state == localqueue.Granted {
-		a.Handle.delivered, a.delivered = true, true
+		a.Handle.delivered, a.leaseChecked = true, true
 	}
 	n.shard.mu.Unlock()
 	fx.run(a.Client)

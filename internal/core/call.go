@@ -25,7 +25,7 @@ func (c *LockConfig) shareable() bool { return !c.Fixed && c.MaxHold == 0 && c.H
 
 // Prepare completes the config. It is called once, when all fields are set.
 func (c *LockConfig) Prepare() {
-	c.kind = localqueue.Kind{TTL: int64(c.TTL), WaitTTL: int64(c.WaitTTL), Alone: !c.shareable()}
+	c.kind = localqueue.Kind{TTL: int64(c.TTL), WaitTTL: int64(c.WaitTTL), Label: c.Label, Alone: !c.shareable()}
 }
 
 // Call is one lock call, and the memory of all that an uncontended lock needs. The
@@ -38,9 +38,11 @@ type Call struct {
 	Mode   store.Mode
 	Try    bool // do not wait
 
-	counted   gauge
-	delivered bool // the grant came on this goroutine, and the clock was read
-	placeUsed bool // placeMemory is in use
+	counted      gauge
+	leaseChecked bool // the grant came on this goroutine, and the clock was read
+	placeUsed    bool // placeMemory is in use
+	cut          bool // its context has ended
+	warned       bool // its long wait was logged
 
 	ctx   context.Context
 	name  *nameState
@@ -86,7 +88,7 @@ func (a *Call) Lock(ctx context.Context) error {
 	sh.calls.Add() // so that Close waits for what a late grant leaves to do
 	defer sh.calls.Done()
 	if c.isClosing.Load() {
-		return store.ErrClosed
+		return request.ErrClosed
 	}
 	a.ctx = ctx
 	state, err := a.join(sh, ended(ctx))
@@ -127,7 +129,7 @@ func (a *Call) start(over error, fx *effects) (localqueue.State, error) {
 	w := &a.waiter
 	if done, err := a.owner.reenter(a.Mode, over, a.Handle); done || err != nil {
 		if done {
-			w.State, a.delivered = localqueue.Granted, true
+			w.State, a.leaseChecked = localqueue.Granted, true
 			a.owner.refs-- // the handle has its own
 		}
 		return w.State, err
@@ -172,13 +174,23 @@ func (a *Call) await() (localqueue.State, error) {
 	}
 	ready := a.ready
 	sh.mu.Unlock()
-	select {
-	case <-ready:
-		return a.state(), nil
-	case <-a.ctx.Done():
-		return a.state(), ended(a.ctx)
-	case <-a.Client.closing:
-		return a.state(), store.ErrClosed
+	var slow <-chan time.Time
+	if d := a.Client.config.SlowWait; d > 0 && !a.warned {
+		timer := time.NewTimer(d - time.Duration(a.Client.now()-a.since))
+		defer timer.Stop()
+		slow = timer.C
+	}
+	for {
+		select {
+		case <-ready:
+			return a.state(), nil
+		case <-a.ctx.Done():
+			return a.state(), a.over()
+		case <-a.Client.closing:
+			return a.state(), request.ErrClosed
+		case <-slow:
+			a.warnSlow()
+		}
 	}
 }
 
@@ -219,20 +231,20 @@ func (a *Call) fail(err error) {
 // loss of the hold is told.
 func (a *Call) deliver() error {
 	a.uncount()
-	if a.delivered {
+	if a.leaseChecked {
 		return nil
 	}
 	h := a.Handle
 	sh := a.name.shard
 	sh.mu.Lock()
-	if h.err == nil && h.owner.store.lease.Valid() {
+	if h.err == nil && h.turn.store.lease.Valid() {
 		h.delivered = true
 		sh.mu.Unlock()
 		return nil
 	}
 	sh.mu.Unlock()
 	if err := h.unlock(); isClosed(err) {
-		return store.ErrClosed
+		return request.ErrClosed
 	}
 	return request.ErrExpired
 }
@@ -245,7 +257,8 @@ func (a *Call) leave(err error) error {
 		n.shard.mu.Unlock()
 		return a.deliver()
 	}
-	if a.waiter.Place != nil || a.waiter.State == localqueue.Waiting {
+	st, own := a.blame(err)
+	if a.waiter.InQueue() {
 		n.carryOut(n.queue.Leave(&a.waiter))
 	}
 	if p := a.direct; p != nil {
@@ -255,5 +268,5 @@ func (a *Call) leave(err error) error {
 	a.owner.leave()
 	n.shard.mu.Unlock()
 	a.uncount()
-	return err
+	return a.explain(err, st, own)
 }

@@ -26,11 +26,12 @@ import (
 	"github.com/dlock-go/dlock/watchdog"
 )
 
-// Config is what New needs. All fields but OnLost are required.
+// Config is what New needs. All fields but OnLost and SlowWait are required.
 type Config struct {
 	Store      store.Store
 	Timeout    time.Duration // of one call of the store, for the longest lease
 	MaxWaiters int
+	SlowWait   time.Duration // after which a wait is logged; 0: never
 	OnLost     func(*Handle) // may be nil
 	Log        *slog.Logger
 }
@@ -46,6 +47,9 @@ type Client struct {
 
 	asking   atomic.Int64 // calls that wait for the answer to their first request
 	waiters  atomic.Int64 // calls that wait for a lock
+	waits    atomic.Int64 // calls that waited for a lock and have ended
+	waitTime atomic.Int64 // of waits, in nanoseconds
+	renewed  atomic.Int64 // holds
 	renewals renewalLog
 	onLost   notices
 	logs     notices
@@ -93,7 +97,11 @@ func (c *Client) close() error {
 	c.idle(time.Now().Add(bound))
 	c.sender.StopReleases()
 	returned := c.idle(time.Now().Add(bound + time.Second))
-	if left := c.sender.PendingReleases(); left > 0 || !returned {
+	left := c.sender.PendingReleases()
+	if err := c.sender.StoreClosed(); err != nil && left > 0 {
+		return fmt.Errorf("%w: %w; %d releases are not confirmed and left to their leases", request.ErrUnavailable, err, left)
+	}
+	if left > 0 || !returned {
 		return fmt.Errorf("%w: %d releases not confirmed within %v, left to their leases", request.ErrUnavailable, left, bound)
 	}
 	return nil
@@ -116,7 +124,7 @@ func (c *Client) idle(deadline time.Time) bool {
 }
 
 // close ends all holds of the shard and has them released. No hold is added
-// afterwards: install looks at isClosing under the same mutex.
+// afterwards: place.granted looks at isClosing under the same mutex.
 func (sh *shard) close(c *Client) {
 	var fx effects
 	sh.mu.Lock()
@@ -156,28 +164,3 @@ type moment time.Duration
 func (c *Client) now() moment { return moment(time.Since(c.start)) }
 
 func (c *Client) moment(t time.Time) moment { return moment(t.Sub(c.start)) }
-
-// Stats is what the client holds and does at one moment.
-type Stats struct {
-	Names, Holds, Waiters, Calls, Places, Releases int
-}
-
-// Stats counts. It locks one shard after another, so its figures are not of one
-// moment.
-func (c *Client) Stats() (st Stats) {
-	for i := range c.shards {
-		sh := &c.shards[i]
-		sh.mu.Lock()
-		st.Names += len(sh.names)
-		for _, n := range sh.names {
-			st.Holds += n.storeHolds
-		}
-		sh.mu.Unlock()
-		st.Calls += sh.calls.Load()
-	}
-	st.Waiters = int(c.asking.Load() + c.waiters.Load())
-	st.Calls += c.sender.Busy().Load()
-	st.Places = c.sender.Listening()
-	st.Releases = c.sender.PendingReleases()
-	return st
-}

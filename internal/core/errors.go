@@ -17,8 +17,10 @@ var (
 
 	// ErrLostOuter is store.ErrLost for re-entry into a lost hold: no retry can help.
 	ErrLostOuter = fmt.Errorf("%w: re-entry into a lost hold, unlock all of its handles first", store.ErrLost)
+	// errUnlocked is ErrNotHeld for a second Unlock.
+	errUnlocked = fmt.Errorf("%w: this Hold was unlocked before", ErrNotHeld)
 	// ErrClosedHold is what a hold ends with that Close released.
-	ErrClosedHold = fmt.Errorf("%w: released by Close: %w", ErrNotHeld, store.ErrClosed)
+	ErrClosedHold = fmt.Errorf("%w: Client.Close has released it, %w", ErrNotHeld, request.ErrClosed)
 )
 
 // The causes of a loss. Each is store.ErrLost.

@@ -2,7 +2,7 @@ package core
 
 // PretendHandles counts n more handles of the owner that has h.
 func PretendHandles(h *Handle, n int) {
-	o := h.owner.owner
+	o := h.turn.owner
 	sh := h.shard()
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

@@ -7,17 +7,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/dlock-go/dlock/internal/localqueue"
 	"github.com/dlock-go/dlock/store"
 )
 
-const (
-	waiting = localqueue.Waiting
-	granted = localqueue.Granted
-
-	// maxHandles bounds the nested handles of one owner, long before a count wraps.
-	maxHandles = math.MaxInt32
-)
+// maxHandles bounds the nested handles of one owner, long before a count wraps.
+const maxHandles = math.MaxInt32
 
 // ownerHold is one owner's turn with a storeHold; the nested handles of the owner
 // share it. Whether it is held is decided in one place, the lease of the storeHold.
@@ -34,7 +28,7 @@ type ownerHold struct {
 type Handle struct {
 	Value any // the caller's
 
-	owner *ownerHold
+	turn *ownerHold
 
 	// Guarded by the shard.
 	next, prev *Handle                         // among the handles of the ownerHold that hold
@@ -45,13 +39,14 @@ type Handle struct {
 	onLost     func()                          // see OnLost
 	delivered  bool                            // its caller has it: its loss is told
 	unlocked   bool
+	ending     bool // its contexts were cancelled by grace, and it was not renewed since
 
 	ended atomic.Bool // err is set; lets Live be read without the shard
 }
 
 // add adds a handle. The shard is locked and the owner's turn has not ended.
 func (g *ownerHold) add(h *Handle) {
-	h.owner, h.next = g, g.handles
+	h.turn, h.next = g, g.handles
 	if g.handles != nil {
 		g.handles.prev = h
 	}
@@ -60,7 +55,7 @@ func (g *ownerHold) add(h *Handle) {
 	g.owner.live++
 }
 
-func (h *Handle) shard() *shard { return h.owner.owner.name.shard }
+func (h *Handle) shard() *shard { return h.turn.owner.name.shard }
 
 // Unlock ends the handle, and with the last handle of a hold at the store gives that
 // back. It returns when the store has confirmed that, or after the timeout; see
@@ -68,7 +63,7 @@ func (h *Handle) shard() *shard { return h.owner.owner.name.shard }
 func (h *Handle) Unlock() error { return h.unlock() }
 
 func (h *Handle) unlock() error {
-	g := h.owner
+	g := h.turn
 	s, c := g.store, g.owner.name.client
 	sh := h.shard()
 	sh.calls.Add() // Close waits for the release
@@ -101,34 +96,18 @@ func (c *Client) await(gone <-chan struct{}, deadline moment) {
 	}
 }
 
-// goneAtRelease tells that a hold was gone when it was released.
-func (c *Client) goneAtRelease(h *Handle, err error) error {
-	req := &h.owner.store.place.request
-	token := h.owner.token
-	c.logs.add(func() {
-		c.log.Warn("dlock: hold was gone when it was released", "name", req.Name(), "token", token, "id", store.Short(req.ID()))
-	})
-	if c.config.OnLost != nil {
-		c.onLost.add(func() { c.config.OnLost(h) })
-	}
-	if !errors.Is(err, store.ErrLost) {
-		err = withLost(err)
-	}
-	return err
-}
-
 // finish ends the handle. It reports last if no owner is left that has the hold at
-// the store, which has to be given back then, beside the spare places that are
-// being given up: else the store would grant them to nobody for a moment.
+// the store. Then the caller gives the hold back. The spare places go at the same
+// time: else the store would grant the lock to a place that no call wants any more.
 func (h *Handle) finish() (last bool, spares []<-chan struct{}, err error) {
-	g := h.owner
+	g := h.turn
 	s, o := g.store, g.owner
 	sh := h.shard()
 	var fx effects
 	sh.mu.Lock()
 	if h.unlocked {
 		sh.mu.Unlock()
-		return false, nil, ErrNotHeld
+		return false, nil, errUnlocked
 	}
 	h.unlocked = true
 	var next *Call
@@ -174,17 +153,17 @@ func (h *Handle) Err() error {
 	sh := h.shard()
 	var fx effects
 	sh.mu.Lock()
-	if h.err == nil && !h.owner.store.lease.Valid() {
-		h.owner.store.lose(&fx)
+	if h.err == nil && !h.turn.store.lease.Valid() {
+		h.turn.store.lose(&fx)
 	}
 	err := h.err
 	sh.mu.Unlock()
-	fx.run(h.owner.owner.name.client)
+	fx.run(h.turn.owner.name.client)
 	return err
 }
 
 // Live is Err() == nil without the shard's mutex and without consequences.
-func (h *Handle) Live() bool { return !h.ended.Load() && h.owner.store.lease.Valid() }
+func (h *Handle) Live() bool { return !h.ended.Load() && h.turn.store.lease.Valid() }
 
 // Done returns a channel that is closed when the handle is lost or unlocked.
 func (h *Handle) Done() <-chan struct{} {
@@ -222,6 +201,8 @@ func (h *Handle) attach(ctx context.Context, cancel context.CancelCauseFunc, inD
 	switch {
 	case h.err != nil:
 		return h.err
+	case h.ending:
+		return ErrEnding
 	case inDo:
 		h.inDo = cancel
 		return nil
@@ -271,13 +252,13 @@ func (h *Handle) OnLost(f func()) {
 }
 
 // Token returns the fencing token, the same for all nested handles.
-func (h *Handle) Token() uint64 { return h.owner.token }
+func (h *Handle) Token() uint64 { return h.turn.token }
 
 // Owner returns the owner that holds.
-func (h *Handle) Owner() Owner { return h.owner.owner.owner }
+func (h *Handle) Owner() Owner { return h.turn.owner.owner }
 
 // Name returns the name of the lock.
-func (h *Handle) Name() string { return h.owner.owner.name.name }
+func (h *Handle) Name() string { return h.turn.owner.name.name }
 
 // Deadline returns until when the hold is valid if no renewal succeeds, or the zero
 // Time if it is not held.
@@ -285,7 +266,7 @@ func (h *Handle) Deadline() time.Time {
 	if h.ended.Load() {
 		return time.Time{}
 	}
-	return h.owner.store.lease.Deadline()
+	return h.turn.store.lease.Deadline()
 }
 
 // Count returns how many handles on the name its owner holds through this client.
@@ -293,5 +274,5 @@ func (h *Handle) Count() int {
 	sh := h.shard()
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	return int(h.owner.owner.live)
+	return int(h.turn.owner.live)
 }

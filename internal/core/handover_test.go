@@ -38,7 +38,7 @@ func TestSuccessor(t *testing.T) {
 				synctest.Wait()
 
 				h, next := calls[0].Handle, calls[1]
-				s, sh := h.owner.store, h.shard()
+				s, sh := h.turn.store, h.shard()
 				sh.mu.Lock()
 				n, spare, began, config, owners := s.place.name, s.spare, s.began, s.place.config, s.owners
 				assert.Same(t, next, s.successor())
@@ -87,7 +87,7 @@ func TestMayJoin(t *testing.T) {
 			inBubble(t, func(r *rig) {
 				r.near.config.OnLost = nil // a lease that is disarmed counts as a loss
 				h := r.lock(r.call(usual, store.Shared))
-				s, sh := h.owner.store, h.shard()
+				s, sh := h.turn.store, h.shard()
 				a := r.call(usual, store.Shared)
 				sh.mu.Lock()
 				a.enter(sh, "m", a.Owner)
@@ -115,11 +115,11 @@ func TestMayJoin(t *testing.T) {
 // re-entry, and the tokens after that another owner's.
 func TestHoldOfAnIdentityAskedForTwice(t *testing.T) {
 	s := &storeHold{place: &place{identity: &identity{requests: 1}}, spare: 5, issued: 3, token: 3}
-	s.buildOn(&ownerState{issued: 3, given: 4})
+	s.buildOn(&ownerState{storeToken: 3, ownToken: 4})
 	assert.Equal(t, 5, s.spare)
 	assert.Equal(t, uint64(4), s.token, "the token that the owner was given")
 	s.place.identity.requests = 2
-	s.buildOn(&ownerState{issued: 9, given: 9})
+	s.buildOn(&ownerState{storeToken: 9, ownToken: 9})
 	assert.Zero(t, s.spare)
 	assert.Equal(t, uint64(4), s.token)
 }

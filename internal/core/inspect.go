@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/dlock-go/dlock/internal/request"
 	"github.com/dlock-go/dlock/store"
 )
 
@@ -48,7 +49,7 @@ func (c *Client) look(ctx context.Context, call func(context.Context) error) err
 	busy.Add() // so that Close waits for it
 	defer busy.Done()
 	if c.isClosing.Load() {
-		return store.ErrClosed
+		return request.ErrClosed
 	}
 	if err := ended(ctx); err != nil {
 		return err
@@ -58,9 +59,9 @@ func (c *Client) look(ctx context.Context, call func(context.Context) error) err
 	case err == nil:
 		return nil
 	case isUnavailable(err) && c.isClosing.Load():
-		return store.ErrClosed
+		return request.ErrClosed
 	case isUnavailable(err) && over != nil:
 		return fmt.Errorf("%w: %w", over, err)
 	}
-	return err
+	return request.WhichClosed(err)
 }

@@ -50,8 +50,23 @@ func (a *Call) countWaiting() error {
 }
 
 func (a *Call) uncount() {
-	if a.counted != uncounted {
-		a.Client.gauge(a.counted).Add(-1)
-		a.counted = uncounted
+	if a.counted == uncounted {
+		return
 	}
+	c := a.Client
+	c.gauge(a.counted).Add(-1)
+	if a.counted == waits {
+		c.waits.Add(1)
+		c.waitTime.Add(int64(c.now() - a.since))
+	}
+	a.counted = uncounted
+}
+
+// asked notes when the request of this call was sent. What it has waited before is
+// counted.
+func (a *Call) asked(at moment) {
+	if a.counted == waits {
+		a.Client.waitTime.Add(int64(at - a.since))
+	}
+	a.since = at
 }

@@ -55,6 +55,7 @@ func (s *storeHold) lose(fx *effects) {
 		}
 	}
 	fx.losses = append(fx.losses, l)
+	n.shard.counts.lose(l.cause)
 	// The local deadline comes before the store's, so the hold may still be there.
 	s.place.request.AbandonLost()
 	n.client.renewals.ended(s)
@@ -79,7 +80,7 @@ func (s *storeHold) cause() error {
 
 // end ends one handle for the reason err. The shard is locked.
 func (fx *effects) end(h *Handle, err error) {
-	g := h.owner
+	g := h.turn
 	if h.prev != nil {
 		h.prev.next = h.next
 	} else {
@@ -163,6 +164,7 @@ func (c *Client) renew(ctx context.Context, batch []*watchdog.Lease) []watchdog.
 		switch {
 		case err == nil:
 			outcomes[i] = watchdog.Renewed
+			c.renewed.Add(1)
 		case errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrForeignKey):
 			outcomes[i] = watchdog.Lost
 		default:
@@ -171,6 +173,26 @@ func (c *Client) renew(ctx context.Context, batch []*watchdog.Lease) []watchdog.
 	}
 	c.renewals.note(c, batch, failed)
 	return outcomes
+}
+
+// goneAtRelease tells that a hold was gone when it was released.
+func (c *Client) goneAtRelease(h *Handle, err error) error {
+	req := &h.turn.store.place.request
+	token := h.turn.token
+	sh := h.shard()
+	sh.mu.Lock()
+	sh.counts.lose(ErrGone)
+	sh.mu.Unlock()
+	c.logs.add(func() {
+		c.log.Warn("dlock: hold was gone when it was released", "name", req.Name(), "token", token, "id", store.Short(req.ID()))
+	})
+	if c.config.OnLost != nil {
+		c.onLost.add(func() { c.config.OnLost(h) })
+	}
+	if !errors.Is(err, store.ErrLost) {
+		err = withLost(err)
+	}
+	return err
 }
 
 func withLost(err error) error { return fmt.Errorf("%w: %w", store.ErrLost, err) }

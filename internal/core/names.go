@@ -12,9 +12,10 @@ import (
 // shard guards what this process knows of its names. Names are spread over shards
 // so that distinct names do not contend.
 type shard struct {
-	mu    sync.Mutex
-	names map[string]*nameState
-	calls request.Counter // lock calls and unlocks under way, for Close to wait for
+	mu     sync.Mutex
+	names  map[string]*nameState
+	counts shardCounts
+	calls  request.Counter // lock calls and unlocks under way, for Close to wait for
 }
 
 // hashSeed is one for all clients: they spread names alike, which harms nobody.
@@ -37,8 +38,9 @@ type nameState struct {
 	queue      localqueue.Queue
 	background []*place   // that ask for the front of the queue
 	reading    *storeHold // the last one that readers could join; nil before the first
-	ownerHolds int        // of all owners
-	storeHolds int
+	serving    *storeHold // the last one that an owner was given; nil before the first
+	ownerHolds int32      // of all owners
+	storeHolds int32
 }
 
 // ownerState is one owner's standing on one name: what it holds, and how many of
@@ -49,8 +51,9 @@ type ownerState struct {
 	refs  int // lock calls under way, and handles not unlocked
 
 	identity *identity // by which the store knows the owner; nil before it is needed
-	issued   uint64    // the token by which the store knows the last hold that was passed on to it,
-	given    uint64    // and the one that it got
+
+	// After a local hand-over the store knows the hold by another token than its owner.
+	storeToken, ownToken uint64
 
 	holds   []*ownerHold
 	waiters []*Call  // in the queue

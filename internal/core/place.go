@@ -105,7 +105,7 @@ func (p *place) granted(fx *effects) {
 		s.lease.Disarm()
 		return
 	case n.client.isClosing.Load():
-		err = store.ErrClosed
+		err = request.ErrClosed
 	case !s.lease.Valid():
 		err = request.ErrExpired
 	}
@@ -187,7 +187,7 @@ func (p *place) refused(err error) {
 	n := p.name
 	first := n.queue.Follower(p.queue)
 	if again && first != nil {
-		first.Value.(*Call).again = p.next()
+		first.Value.(*Call).again = p.afterLostID()
 	}
 	late := errors.Is(err, request.ErrExpired) && p.queue.Phase == localqueue.Background
 	if again || late {
@@ -213,7 +213,7 @@ func (p *place) refusedDirectly(err error, again bool) {
 	switch {
 	case !p.asksFor(a): // it has gone
 	case again && !a.Try:
-		a.again, a.direct = p.next(), nil
+		a.again, a.direct = p.afterLostID(), nil
 		a.waiter.State = localqueue.Direct
 		a.wake()
 	default:
@@ -221,8 +221,8 @@ func (p *place) refusedDirectly(err error, again bool) {
 	}
 }
 
-// next is what the call keeps that goes on with another id.
-func (p *place) next() *again {
+// afterLostID is what the call keeps that goes on with another id.
+func (p *place) afterLostID() *again {
 	if p.name.client.now()-p.began > moment(p.config.TTL) {
 		return &again{identity: p.identity, lost: 1}
 	}

@@ -22,7 +22,7 @@ func TestReaderThatLeavesHasAnotherIdentity(t *testing.T) {
 		first := r.lock(a)
 		call := r.call(usual, store.Shared) // of the same owner
 		call.Owner = a.Owner
-		s, sh := first.owner.store, first.shard()
+		s, sh := first.turn.store, first.shard()
 		sh.mu.Lock()
 		call.enter(sh, "m", call.Owner)
 		require.Same(t, a.owner, call.owner)
@@ -31,7 +31,7 @@ func TestReaderThatLeavesHasAnotherIdentity(t *testing.T) {
 		sh.mu.Unlock()
 
 		second := r.lock(r.call(usual, store.Shared))
-		require.Same(t, s, second.owner.store)
+		require.Same(t, s, second.turn.store)
 		require.NoError(t, first.Unlock())
 		sh.mu.Lock()
 		other := call.owner.known(request.NewID())
@@ -50,10 +50,10 @@ func TestReaderThatLeavesHasAnotherIdentity(t *testing.T) {
 func TestReaderThatIsLastKeepsTheIdentity(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		h := r.lock(r.call(usual, store.Shared))
-		o, id := h.owner.owner, h.owner.owner.identity.id
+		o, id := h.turn.owner, h.turn.owner.identity.id
 		require.NoError(t, h.Unlock())
 		assert.Equal(t, id, o.identity.id)
-		assert.Equal(t, id, h.owner.store.place.request.Ref().Owner)
+		assert.Equal(t, id, h.turn.store.place.request.Ref().Owner)
 	})
 }
 
@@ -82,8 +82,8 @@ func TestReaderThatGivesUpHasAnotherIdentity(t *testing.T) {
 		sh.mu.Unlock()
 		require.NoError(t, unlock())
 		require.NoError(t, <-second)
-		assert.Equal(t, id, b.Handle.owner.store.place.request.Ref().Owner)
-		assert.Same(t, p, b.Handle.owner.store.place)
+		assert.Equal(t, id, b.Handle.turn.store.place.request.Ref().Owner)
+		assert.Same(t, p, b.Handle.turn.store.place)
 		require.NoError(t, b.Handle.Unlock())
 	})
 }
@@ -99,14 +99,14 @@ func TestReaderEntersWhatItsOwnerShares(t *testing.T) {
 		b.Owner = a.Owner
 		own := r.lock(b)
 		beside := r.lock(r.call(short, store.Shared))
-		require.Same(t, own.owner.store, beside.owner.store)
+		require.Same(t, own.turn.store, beside.turn.store)
 
 		require.Equal(t, localqueue.Direct, a.state())
 		state, err := a.askDirectly()
 		require.NoError(t, err)
 		require.Equal(t, localqueue.Granted, state)
 		require.NoError(t, a.deliver())
-		require.Same(t, own.owner, a.Handle.owner)
+		require.Same(t, own.turn, a.Handle.turn)
 		assert.Equal(t, 2, own.Count())
 		for _, h := range []*Handle{a.Handle, own, beside} {
 			require.NoError(t, h.Unlock())

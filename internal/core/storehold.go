@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dlock-go/dlock/internal/localqueue"
 	"github.com/dlock-go/dlock/internal/request"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/watchdog"
@@ -68,8 +69,8 @@ func (s *storeHold) buildOn(o *ownerState) {
 	if s.place.identity.requests > 1 {
 		s.spare = 0
 	}
-	if s.issued == o.issued {
-		s.token = o.given
+	if s.issued == o.storeToken {
+		s.token = o.ownToken
 	}
 }
 
@@ -79,20 +80,21 @@ func (s *storeHold) serve(a *Call, fx *effects) {
 	if s.place.identity.requests > 1 {
 		s.spare = 0
 	}
-	if a.waiter.Place != nil || a.waiter.State == waiting {
+	if a.waiter.InQueue() {
 		n.carryOut(n.queue.Serve(&a.waiter))
 		o.forget(a)
 	}
-	a.waiter.State, a.direct = granted, nil
+	a.waiter.State, a.direct = localqueue.Granted, nil
 	g := &a.holdMemory
 	g.store, g.owner, g.token = s, o, s.token
 	if s.token != s.issued {
-		o.issued, o.given = s.issued, s.token
+		o.storeToken, o.ownToken = s.issued, s.token
 	}
 	if len(s.owners) == 0 {
 		n.storeHolds++
 	}
 	n.ownerHolds++
+	n.serving = s
 	s.owners = append(s.owners, g)
 	o.holds = append(o.holds, g)
 	o.identity = s.place.identity
@@ -102,10 +104,12 @@ func (s *storeHold) serve(a *Call, fx *effects) {
 	a.wake()
 }
 
-// next goes on to the next token of the span. The shard is locked.
+// next goes on to the next token of the span, for an owner that the store is not asked
+// for. The shard is locked.
 func (s *storeHold) next() {
 	s.token++
 	s.spare--
+	s.place.name.shard.counts.handovers++
 }
 
 // end ends the turn of an owner and reports whether it was the last. If others go

@@ -96,6 +96,13 @@ func Inspect(t testing.TB, s store.Store, name string) store.State {
 	return state
 }
 
+// Gauges returns what a client holds and does, without its counters.
+func Gauges(c *dlock.Client) dlock.Stats {
+	stats := c.Stats()
+	stats.Counters = dlock.Counters{}
+	return stats
+}
+
 // WantFree checks that the name has no holder and no waiter at the store.
 func WantFree(t testing.TB, s store.Store, name string) {
 	t.Helper()

@@ -113,7 +113,7 @@ func (w *World) nothingLeft() {
 	w.T.Helper()
 	synctest.Wait()
 	for i, c := range w.clients {
-		require.Zero(w.T, c.Stats(), "left in client %d", i+1)
+		require.Zero(w.T, Gauges(c), "left in client %d", i+1)
 	}
 	names, err := w.Memory.List(context.Background())
 	require.NoError(w.T, err)

@@ -198,7 +198,7 @@ func (c *caller) checkEmpty() {
 	if c.q.head != nil || c.q.tail != nil || c.q.waiting != nil || c.q.front != 0 {
 		c.wrong("an empty queue keeps a waiter")
 	}
-	for _, p := range c.q.shared {
+	for _, p := range c.q.keepers {
 		if p != nil && p.Phase != Background {
 			c.wrong("an empty queue keeps a place in phase %d", p.Phase)
 		}

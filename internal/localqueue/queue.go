@@ -26,7 +26,7 @@ type Queue struct {
 	waiting    *Waiter // the first that is not at the front; nil if there is none
 	front      int     // waiters at the front
 	mode       store.Mode
-	shared     [2]*Place // by mode: the place that waiters of its kind follow
+	keepers    [2]*Place // by mode: the place that waiters of its kind follow
 
 	actions []Action // of the event under way; reused
 }
@@ -89,6 +89,14 @@ func (q *Queue) Follower(p *Place) *Waiter {
 		}
 	}
 	return nil
+}
+
+// Front returns the place that asks for the first waiter, or nil if there is none.
+func (q *Queue) Front() *Place {
+	if q.head == nil {
+		return nil
+	}
+	return q.head.Place
 }
 
 // Detach has p, whose first request was sent by its asker, go on in the background:
@@ -190,8 +198,8 @@ func (q *Queue) part(w *Waiter) {
 // forget ends p for the queue. Waiters may still rely on it.
 func (q *Queue) forget(p *Place) {
 	p.Phase, p.asker = Gone, nil
-	if q.shared[p.Mode] == p {
-		q.shared[p.Mode] = nil
+	if q.keepers[p.Mode] == p {
+		q.keepers[p.Mode] = nil
 	}
 }
 
@@ -228,7 +236,7 @@ func (q *Queue) advance(joining *Waiter) {
 // assign gives w, at the front, a place: one that fits, or one of its own, for
 // which its call has to ask.
 func (q *Queue) assign(w *Waiter) {
-	if p := q.shared[w.Mode]; p != nil && p.fits(w) {
+	if p := q.keepers[w.Mode]; p != nil && p.fits(w) {
 		w.State, w.Place = Following, p
 		p.followers++
 		return
@@ -239,7 +247,7 @@ func (q *Queue) assign(w *Waiter) {
 	}
 	*p = Place{Mode: w.Mode, Kind: w.Kind, asker: w, followers: 1}
 	w.State, w.Place = Asking, p
-	if !w.Kind.Alone && q.shared[w.Mode] == nil {
-		q.shared[w.Mode] = p
+	if !w.Kind.Alone && q.keepers[w.Mode] == nil {
+		q.keepers[w.Mode] = p
 	}
 }

@@ -16,7 +16,7 @@ func (c *caller) key() string {
 	k = append(k, byte(c.joined))
 	describe := func(k []byte, p *Place) []byte {
 		shared := byte('-')
-		if c.q.shared[p.Mode] == p {
+		if c.q.keepers[p.Mode] == p {
 			shared = 's'
 		}
 		return append(k, byte(p.Phase), byte(p.Mode), byte(slices.Index(kinds, *p.Kind)), shared)

@@ -14,7 +14,7 @@ const (
 	Asking                 // at the front; its own call has to ask the store, or is asking
 	Granted                // a grant was given to it
 	Failed                 // it ends with an error
-	Direct                 // its owner holds the lock now, so its call asks the store past the queue
+	Direct                 // its call asks the store past the queue
 )
 
 // String returns the name of the state.
@@ -23,9 +23,11 @@ func (s State) String() string {
 }
 
 // Kind says which waiters a grant fits: those with an equal Kind. Two holds with
-// equal leases can stand for each other, unless Alone is set. A Kind does not change.
+// equal leases and labels can stand for each other, unless Alone is set. A Kind does
+// not change.
 type Kind struct {
 	TTL, WaitTTL int64
+	Label        string
 	Alone        bool // the grant of this waiter's own request is the only one that fits
 }
 
@@ -40,6 +42,9 @@ type Waiter struct {
 	prev, next *Waiter
 	first      Place // spares an allocation: the first place of its own
 }
+
+// InQueue reports whether the waiter is in the queue.
+func (w *Waiter) InQueue() bool { return w.Place != nil || w.State == Waiting }
 
 // Phase is what has become of a place's request.
 type Phase uint8

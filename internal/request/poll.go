@@ -22,15 +22,16 @@ type polling struct {
 	then  func(Answer) // is called once, with a grant or a refusal
 	timer *time.Timer  // fires at the next request, or at giveUp while one is under way
 
-	next    time.Time // when to ask
-	giveUp  time.Time // unless an answer is confirmed before
-	sent    time.Time // the last request
-	heard   bool      // the request before was confirmed
-	late    bool      // giveUp is what was left to a request that was itself late
-	again   bool      // a reason to ask again came since the last request was sent
-	granted bool      // that reason was a grant that an answer has to make whole
-	trouble error     // of the last request, if its outcome is unknown
-	pause   Backoff
+	next      time.Time // when to ask
+	giveUp    time.Time // unless an answer is confirmed before
+	sent      time.Time // the last request
+	heard     bool      // the request before was confirmed
+	late      bool      // giveUp is what was left to a request that was itself late
+	again     bool      // a reason to ask again came since the last request was sent
+	mustRenew bool      // that reason was a pushed grant; an answer has to bring its lease to the TTL
+	trouble   error     // of the last request, if its outcome is unknown
+	heldBy    string    // label of a hold in the way, by the last confirmed answer
+	pause     Backoff
 }
 
 // Poll goes on in the background from answer, which was Queued or Unknown, until
@@ -42,7 +43,7 @@ func (r *Request) Poll(answer Answer, then func(Answer)) {
 	now := time.Now()
 	p := r.newPolling(now, then)
 	if answer.Outcome == Queued {
-		p.heard = true
+		p.heard, p.heldBy = true, answer.HeldBy
 		p.next = now.Add(r.retry(answer.Retry))
 	} else {
 		p.trouble = answer.Err
@@ -121,10 +122,10 @@ func (r *Request) onTimer() {
 	case r.inFlight && now.Before(p.giveUp):
 		p.timer.Reset(p.giveUp.Sub(now))
 	case r.inFlight:
-		r.finish(Answer{Outcome: Refused, Err: unavailable(p.silence(r.config.TTL))})
+		r.finish(Answer{Outcome: Refused, Err: Unavailable(p.silence(r.config.TTL))})
 		return
 	case p.exhausted():
-		r.finish(Answer{Outcome: Refused, Err: unavailable(p.trouble)})
+		r.finish(Answer{Outcome: Refused, Err: Unavailable(p.trouble)})
 		return
 	case now.Before(p.next):
 		p.timer.Reset(p.next.Sub(now))
@@ -145,7 +146,7 @@ func (r *Request) onTimer() {
 // patience, because the store wished it so or the process stood still, has a whole
 // timeout for its answer.
 func (p *polling) begin(now time.Time, timeout time.Duration) {
-	p.again, p.granted, p.sent = false, false, now
+	p.again, p.mustRenew, p.sent = false, false, now
 	due := now.Add(timeout)
 	if late := !now.Before(p.giveUp); late || p.heard && p.giveUp.Before(due) {
 		p.giveUp, p.late = due, true
@@ -156,11 +157,11 @@ func (p *polling) begin(now time.Time, timeout time.Duration) {
 // ask makes one call of the store in the background and handles its answer.
 func (r *Request) ask(now time.Time) {
 	d := r.sender
-	g, err := store.Grant{}, error(store.ErrClosed)
+	g, err := store.Grant{}, ErrClosed
 	if !d.closing.Load() {
 		ctx := d.acquires.within(now, r.config.Timeout)
 		g, err = d.store.Acquire(ctx, r.req)
-		err = explain(err, ctx.Err() != nil, r.config.Timeout)
+		err = explain(err, ctx.Err() != nil, now)
 		ctx.leave()
 	}
 	r.mu.Lock()
@@ -186,9 +187,10 @@ func (r *Request) handle(a Answer) {
 	case Queued:
 		p.pause.Reset()
 		p.heard, p.late, p.giveUp, p.trouble = true, false, r.base.Add(r.config.TTL), nil
+		p.heldBy = a.HeldBy
 		p.next = now.Add(r.retry(a.Retry))
 		switch {
-		case p.granted:
+		case p.mustRenew:
 			p.next = now
 		case p.again:
 			p.next = earlier(p.next, p.sent.Add(askGap))
@@ -196,7 +198,7 @@ func (r *Request) handle(a Answer) {
 	case Unknown:
 		p.heard, p.next, p.trouble = false, now.Add(p.pause.Next()), a.Err
 		if p.exhausted() {
-			r.finish(Answer{Outcome: Refused, Err: unavailable(a.Err)})
+			r.finish(Answer{Outcome: Refused, Err: Unavailable(a.Err)})
 			return
 		}
 	}
@@ -226,9 +228,10 @@ func (r *Request) onEvent(e store.Event) {
 	case e.Token <= r.told:
 		p.next = earlier(p.next, p.sent.Add(askGap))
 	case r.config.Fixed || g.Deadline.Sub(now) < lease/3:
-		p.next, p.granted = now, true
+		p.next, p.mustRenew = now, true
 	default:
 		r.phase = granted
+		r.sender.counts.pushed.Add(1)
 		r.finish(Answer{Outcome: Granted, Grant: g})
 		return
 	}

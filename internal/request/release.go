@@ -11,8 +11,8 @@ import (
 // at the store it is released in the background, when the request under way has
 // been answered. Further answers and events change nothing.
 func (r *Request) Abandon() {
-	present, now := r.abandon()
-	if now {
+	present, canRelease := r.abandon()
+	if canRelease {
 		r.clear(present)
 	}
 }
@@ -20,14 +20,14 @@ func (r *Request) Abandon() {
 // AbandonLost is Abandon for a hold that was lost: the store drops it by itself
 // soon, so its release waits behind more urgent ones.
 func (r *Request) AbandonLost() {
-	if _, now := r.abandon(); now {
+	if _, canRelease := r.abandon(); canRelease {
 		r.sender.releaser.add(r, false)
 	}
 }
 
 // abandon reports whether anything may be at the store, and whether it can be
 // released now or only when the request under way has been answered.
-func (r *Request) abandon() (present, now bool) {
+func (r *Request) abandon() (present, canRelease bool) {
 	r.mu.Lock()
 	wasAsking := r.phase == asking
 	r.phase = abandoned
@@ -36,12 +36,12 @@ func (r *Request) abandon() (present, now bool) {
 		r.poll.then = nil
 		r.poll.timer.Stop()
 	}
-	present, now = r.present || r.unknown, !r.inFlight || !wasAsking
+	present, canRelease = r.present || r.unknown, !r.inFlight || !wasAsking
 	r.mu.Unlock()
 	if polled {
 		r.sender.wakeups.remove(r)
 	}
-	return present, now
+	return present, canRelease
 }
 
 // clear has the store forget an abandoned request, if anything of it may be there.
@@ -96,13 +96,13 @@ func (r *Request) Release(stop <-chan struct{}) error {
 			return nil // an earlier try may have done it, its reply lost
 		case errors.Is(err, store.ErrClosed):
 			r.sender.releaser.add(r, false) // which cannot release it either, and counts it
-			return err
+			return WhichClosed(err)
 		case settled(err):
 			return err
 		case time.Until(deadline) <= pause.Limit || !pause.Sleep(stop):
 			r.sender.log.Warn("dlock: release not confirmed yet", "name", ref.Name, "id", store.Short(ref.ID), "error", err)
 			r.sender.releaser.add(r, true)
-			return unavailable(err)
+			return Unavailable(err)
 		}
 		now = time.Now()
 	}

@@ -129,14 +129,14 @@ func (r *Request) Send(ctx context.Context) Answer {
 func (r *Request) send(ctx context.Context, now time.Time, timeout time.Duration) Answer {
 	d := r.sender
 	if d.closing.Load() {
-		return Answer{Outcome: Refused, Err: store.ErrClosed}
+		return Answer{Outcome: Refused, Err: ErrClosed}
 	}
 	r.begin(now)
 	shared := d.acquires.within(now, timeout)
 	if ctx == context.Background() {
 		g, err := d.store.Acquire(shared, r.req)
 		if err != nil {
-			err = explain(err, shared.Err() != nil, timeout)
+			err = explain(err, shared.Err() != nil, now)
 		}
 		shared.leave()
 		return r.answered(g, err, now)
@@ -144,7 +144,7 @@ func (r *Request) send(ctx context.Context, now time.Time, timeout time.Duration
 	call := &callContext{caller: ctx, shared: shared}
 	g, err := d.store.Acquire(call, r.req)
 	if err != nil {
-		err = explain(err, call.Err() != nil, timeout)
+		err = explain(err, call.Err() != nil, now)
 	}
 	call.end()
 	return r.answered(g, err, now)
@@ -177,6 +177,7 @@ func (r *Request) answered(g store.Grant, err error, sent time.Time) Answer {
 // note is answered under r.mu.
 func (r *Request) note(g store.Grant, err error, sent time.Time) Answer {
 	r.inFlight = false
+	r.sender.counts.count(r.req.ID, err)
 	answer := Answer{HeldBy: g.HeldBy, Retry: g.Retry}
 	switch {
 	case err == nil:
@@ -229,14 +230,14 @@ func (r *Request) Try(ctx context.Context, stop <-chan struct{}) Answer {
 		case Granted, Refused:
 			return a
 		}
+		a.Err = reason(trouble, a.Err)
+		trouble = a.Err
 		if ctx.Err() != nil {
 			return a
 		}
-		a.Err = reason(trouble, a.Err)
-		trouble = a.Err
 		wait := pause.Next()
 		if !time.Now().Add(wait).Before(deadline) {
-			return Answer{Outcome: Refused, Err: unavailable(a.Err)}
+			return Answer{Outcome: Refused, Err: Unavailable(a.Err)}
 		}
 		timer := time.NewTimer(wait)
 		select {

@@ -21,10 +21,13 @@ type Sender struct {
 	releases deadlines // contexts of Release, which Close ends at last
 	wakeups  wakeups
 	releaser releaser
+	counts   counts
 
 	busy     Counter // calls of the store that no caller's goroutine makes
 	unlisten func()
 	closing  atomic.Bool
+
+	storeClosed atomic.Bool // a release has found the store closed
 }
 
 // NewSender returns a sender to s. The caller must Close it.
@@ -42,14 +45,22 @@ func NewSender(s store.Store, log *slog.Logger) *Sender {
 func (d *Sender) StopAcquires() {
 	d.closing.Store(true)
 	d.unlisten()
-	d.acquires.cancel(store.ErrClosed)
+	d.acquires.cancel(ErrClosed)
 }
 
 // StopReleases ends every Release under way and refuses new ones.
-func (d *Sender) StopReleases() { d.releases.cancel(store.ErrClosed) }
+func (d *Sender) StopReleases() { d.releases.cancel(ErrClosed) }
 
 // Busy counts what the sender does in the background.
 func (d *Sender) Busy() *Counter { return &d.busy }
+
+// StoreClosed returns an error that says so if a release has found the store closed.
+func (d *Sender) StoreClosed() error {
+	if d.storeClosed.Load() {
+		return errStoreClosed
+	}
+	return nil
+}
 
 // PendingReleases returns how many releases in the background are not confirmed.
 func (d *Sender) PendingReleases() int { return d.releaser.pending() }
@@ -59,20 +70,33 @@ func (d *Sender) Listening() int { return d.wakeups.count() }
 
 // Renew renews holds with one call; see store.Store.
 func (d *Sender) Renew(ctx context.Context, refs []store.Ref) []error {
-	return d.store.Renew(ctx, refs)
+	errs := d.store.Renew(ctx, refs)
+	var failed error
+	for _, err := range errs {
+		if err != nil && !Certain(err) {
+			failed = err
+		}
+	}
+	d.counts.count("", failed)
+	return errs
 }
 
 // Look makes one call of the store that is about no request. Its context has the
 // values of ctx, and ends with ctx, the timeout or Close. An error that says unknown
 // matches ErrUnavailable.
 func (d *Sender) Look(ctx context.Context, timeout time.Duration, call func(context.Context) error) error {
-	bounded := &callContext{caller: ctx, shared: d.acquires.within(time.Now(), timeout)}
+	now := time.Now()
+	bounded := &callContext{caller: ctx, shared: d.acquires.within(now, timeout)}
 	defer bounded.end()
 	err := call(bounded)
-	if err == nil || Certain(err) || errors.Is(err, store.ErrUnsupported) {
+	if errors.Is(err, store.ErrUnsupported) {
 		return err
 	}
-	return unavailable(explain(err, bounded.Err() != nil, timeout))
+	d.counts.count("", err)
+	if err == nil || Certain(err) {
+		return err
+	}
+	return Unavailable(explain(err, bounded.Err() != nil, now))
 }
 
 // release makes one call to release ref.
@@ -80,21 +104,38 @@ func (d *Sender) release(ref store.Ref, now time.Time, timeout time.Duration) er
 	ctx := d.releases.within(now, timeout)
 	defer ctx.leave()
 	if d.releases.base.Err() != nil {
-		return store.ErrClosed
+		return ErrClosed
 	}
-	return explain(d.store.Release(ctx, ref), ctx.Err() != nil, timeout)
+	err := d.store.Release(ctx, ref)
+	d.counts.count(ref.ID, err)
+	if errors.Is(err, store.ErrClosed) {
+		d.storeClosed.Store(true)
+	}
+	return explain(err, ctx.Err() != nil, now)
 }
 
 // explain replaces the error of a context of our own by what it means, so that a
-// context's error always is the caller's.
-func explain(err error, ended bool, timeout time.Duration) error {
+// context's error always is the caller's. sent is when the call began.
+func explain(err error, ended bool, sent time.Time) error {
 	if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
 		return err
 	}
 	if !ended {
 		return fmt.Errorf("the store gave up: %v", err)
 	}
-	return fmt.Errorf("%w within %v: %v", errNoReply, timeout, err)
+	if err == context.DeadlineExceeded || err == context.Canceled {
+		return silentSince(sent)
+	}
+	return fmt.Errorf("%w: %v", silentSince(sent), err)
+}
+
+// silentSince says that a call that began then has no reply.
+func silentSince(sent time.Time) error {
+	silent := time.Since(sent)
+	if silent > 10*time.Millisecond {
+		silent = silent / time.Millisecond * time.Millisecond
+	}
+	return fmt.Errorf("%w within %v", errNoReply, silent)
 }
 
 var errNoReply = errors.New("no reply from the store")
@@ -108,11 +149,26 @@ func reason(earlier, latest error) error {
 	return fmt.Errorf("%v, and before that: %w", latest, earlier)
 }
 
+// ErrClosed is store.ErrClosed for a client that was closed.
+var ErrClosed = fmt.Errorf("the client is %w", store.ErrClosed)
+
+// errStoreClosed is store.ErrClosed for a store that was closed before its client.
+var errStoreClosed = fmt.Errorf("the store is %w, but its client is not: close the client first", store.ErrClosed)
+
+// WhichClosed makes an error of the store say that it was the store that was closed.
+func WhichClosed(err error) error {
+	if err == store.ErrClosed {
+		return errStoreClosed
+	}
+	return err
+}
+
 // ErrUnavailable is what ends a request about which the store has confirmed
 // nothing for too long.
 var ErrUnavailable = errors.New("store is unavailable")
 
-func unavailable(cause error) error { return fmt.Errorf("%w: %w", ErrUnavailable, cause) }
+// Unavailable is ErrUnavailable with its cause.
+func Unavailable(cause error) error { return fmt.Errorf("%w: %w", ErrUnavailable, cause) }
 
 // ErrExpired is store.ErrLost for a grant that arrived after its lease had run out.
 var ErrExpired = fmt.Errorf("%w: the grant arrived after its lease had run out", store.ErrLost)

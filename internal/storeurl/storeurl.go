@@ -5,8 +5,10 @@ package storeurl
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,7 +55,7 @@ func Parse(raw, defaultPort string, schemes ...string) (*URL, error) {
 	if strings.Contains(raw, "#") {
 		return nil, Invalid("it has a fragment (a # in a password is written %%23)")
 	}
-	parsed := &URL{Scheme: scheme, Path: strings.TrimPrefix(u.Path, "/"), Parameters: Parameters{values: values}}
+	parsed := &URL{Scheme: scheme, Path: strings.TrimPrefix(u.Path, "/"), Parameters: Parameters{values: values, secret: strings.Contains(rest, "@")}}
 	if u.User != nil {
 		parsed.User = u.User.Username()
 		parsed.Password, _ = u.User.Password()
@@ -92,6 +94,8 @@ func addresses(hosts, defaultPort string) ([]string, error) {
 // Done says what was wrong with them, and complains of those that nobody read.
 type Parameters struct {
 	values url.Values
+	secret bool     // they may be the end of a password with a ? in it
+	known  []string // that were read
 	err    error
 }
 
@@ -104,6 +108,7 @@ func (p *Parameters) Fail(format string, args ...any) {
 
 // Text is a parameter's value, "" if it is not given.
 func (p *Parameters) Text(name string) string {
+	p.known = append(p.known, name)
 	v := p.values[name]
 	delete(p.values, name)
 	switch {
@@ -157,11 +162,17 @@ func (p *Parameters) Flag(name string, otherwise bool) bool {
 	return otherwise
 }
 
+// plain is the form of a name that may be shown: not that of a good password.
+var plain = regexp.MustCompile(`^[A-Za-z_]{1,20}$`)
+
 // Done returns what is wrong. An error matches ErrInvalid.
 func (p *Parameters) Done() error {
-	if len(p.values) > 0 {
-		// Not which: it may be the end of a password with a ? in it.
-		p.Fail("there is an unknown parameter (a ? in a password is written %%3F)")
+	slices.Sort(p.known)
+	for _, name := range slices.Sorted(maps.Keys(p.values)) {
+		if p.secret || !plain.MatchString(name) {
+			p.Fail("there is an unknown parameter (a ? in a password is written %%3F)")
+		}
+		p.Fail("the parameter %s is unknown; there are %s", name, strings.Join(p.known, ", "))
 	}
 	return p.err
 }

@@ -46,7 +46,11 @@ func TestInvalid(t *testing.T) {
 		{"redis://a/?duration=canary", "duration is not a positive"},
 		{"redis://a/?duration=-1s", "duration is not a positive"},
 		{"redis://a/?flag=canary", "flag is not true or false"},
-		{"redis://a/?strange=canary", "unknown parameter"},
+		{"redis://a/?strange=canary", "the parameter strange is unknown; there are ca_file, cert_file, duration, flag,"},
+		{"redis://a/?Flag=canary", "the parameter Flag is unknown"},
+		{"redis://a/?canary=1@b", "unknown parameter (a ? in a password"},
+		{"redis://u:1?canary@a", "unknown parameter (a ? in a password"},
+		{"redis://a/?canary-1=1", "unknown parameter (a ? in a password"},
 		{"redis://a/?cert_file=canary", "need each other"},
 	} {
 		u, err := Parse(c.url, "6379", "redis")

@@ -189,7 +189,7 @@ func (a *ask) decide(ctx context.Context, v *view) (g store.Grant, next *view, d
 			s.rooms.leave(a.claim)
 			s.claims.forget(a.claim)
 		}
-		return store.Grant{Retry: v.retry(e.owner, v.position(id))}, nil, true, store.ErrHeld
+		return store.Grant{Retry: v.retry(e.owner, v.position(id)), HeldBy: v.heldBy(e.owner)}, nil, true, store.ErrHeld
 	case w == nil:
 		next, err := a.enqueue(ctx, e)
 		return g, next, false, err
@@ -275,6 +275,7 @@ func (a *ask) wait(ctx context.Context, v *view, w *entry) (store.Grant, *view, 
 	position := v.position(w.id)
 	return store.Grant{
 		Token: tokenAt(v.rev) | (maxTokens - 1), Position: position, Retry: v.retry(w.owner, position),
+		HeldBy: v.heldBy(w.owner),
 	}, nil, true, nil
 }
 

@@ -16,7 +16,7 @@ import (
 
 // The holder's link loses everything while a rival waits. In every run the
 // holder has been told before the rival is granted, by one clock.
-func TestNoOverlap(t *testing.T) {
+func TestFault10NoOverlap(t *testing.T) {
 	t.Parallel()
 	groups, runs := 1, 3
 	if os.Getenv("DLOCK_PROVE") != "" {

@@ -193,6 +193,16 @@ func (v *view) position(id string) int {
 	return slices.IndexFunc(v.queue, func(e *entry) bool { return e.id == id }) + 1
 }
 
+// heldBy is the label of a hold of another owner.
+func (v *view) heldBy(owner string) string {
+	for _, h := range v.holds {
+		if h.owner != owner {
+			return h.label
+		}
+	}
+	return ""
+}
+
 // retry is when the holds in the way run out unless renewed, at the latest, and
 // 2 ms more for each place behind the head, 40 ms at most. etcd looks for dead
 // leases every half second.

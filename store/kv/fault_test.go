@@ -133,9 +133,9 @@ func TestFault122_StepRunsTwice(t *testing.T) {
 	})
 }
 
-// TestLostAnswer: repeating a request whose answer was lost gives the same hold,
+// TestFault02LostAnswer: repeating a request whose answer was lost gives the same hold,
 // and repeating it after it was rolled back gives a new one.
-func TestLostAnswer(t *testing.T) {
+func TestFault02LostAnswer(t *testing.T) {
 	b := &backend{table: newTable()}
 	s := open(t, b, nil)
 	req := request("n", 1, false)
@@ -247,8 +247,8 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// TestLostMessages: a message that may have been lost makes every waiter ask.
-func TestLostMessages(t *testing.T) {
+// TestFault44LostMessages: a message that may have been lost makes every waiter ask.
+func TestFault44LostMessages(t *testing.T) {
 	b := &backend{table: newTable()}
 	s := open(t, notifying{b}, nil)
 	events := hear(s)

@@ -45,6 +45,26 @@ func (r *Record) Expires() time.Duration {
 	return last
 }
 
+// Ends returns the first moment after now at which an entry dies: a hold, a waiter
+// or a buried id. A store that learns the moment of a step only after the step finds out
+// with it whether the step decided on an entry that was dead by then.
+func (r *Record) Ends(now time.Duration) time.Duration {
+	first := time.Duration(math.MaxInt64)
+	for _, list := range [][]entry{r.holds, r.queue} {
+		for i := range list {
+			if d := list[i].deadline; d > now {
+				first = min(first, d)
+			}
+		}
+	}
+	for i := range r.buried {
+		if d := r.buried[i].deadline; d > now {
+			first = min(first, d)
+		}
+	}
+	return first
+}
+
 // latest is the last deadline among entries, or least if that is later.
 func latest(least time.Duration, entries []entry) time.Duration {
 	for i := range entries {

@@ -209,7 +209,7 @@ func (s *Store) decide(ctx context.Context, e *entry, b *ballot) (store.Grant, e
 		s.leaveWith(ctx, e, b, err)
 		return store.Grant{}, err
 	case !b.req.Queue:
-		g := store.Grant{Retry: b.retry()}
+		g := store.Grant{Retry: b.retry(), HeldBy: b.heldBy()}
 		if len(b.held) > 0 {
 			g.Retry = s.pause(b, 1)
 		}
@@ -238,7 +238,7 @@ func (s *Store) queuedFor(ctx context.Context, e *entry, b *ballot, wait time.Du
 
 // queued is the answer to a request that waits.
 func (s *Store) queued(ctx context.Context, e *entry, b *ballot) store.Grant {
-	g := store.Grant{Token: b.told, Position: b.position(), Retry: b.retry()}
+	g := store.Grant{Token: b.told, Position: b.position(), Retry: b.retry(), HeldBy: b.heldBy()}
 	e.mu.Lock()
 	partial, splits := e.partial, e.splits
 	e.partial = len(b.held) > 0 && !partial

@@ -242,6 +242,16 @@ func (b *ballot) untilVotes(err error) (wait time.Duration, ok bool) {
 	return waits[b.s.need-1], true
 }
 
+// heldBy is the label of a hold in the way at one of the nodes.
+func (b *ballot) heldBy() string {
+	for _, g := range b.busy {
+		if g.HeldBy != "" {
+			return g.HeldBy
+		}
+	}
+	return ""
+}
+
 // retry is when a majority of the nodes may be free.
 func (b *ballot) retry() time.Duration {
 	waits := make([]time.Duration, len(b.held), len(b.s.nodes)) // there: no time

@@ -82,9 +82,9 @@ func TestReadersHaveTokensOfTheirOwn(t *testing.T) {
 	})
 }
 
-// TestRestartedNodeIsExcluded: a node that lost the vote of a holder is no part
+// TestFault20RestartedNodeIsExcluded: a node that lost the vote of a holder is no part
 // of a majority until that holder's lease is over at the latest.
-func TestRestartedNodeIsExcluded(t *testing.T) {
+func TestFault20RestartedNodeIsExcluded(t *testing.T) {
 	inBubble(t, 3, func(s *site) {
 		a, b := s.client(), s.client()
 		probe := request("p", 1) // b knows all nodes from before
@@ -113,9 +113,9 @@ func TestRestartedNodeIsExcluded(t *testing.T) {
 	})
 }
 
-// TestRestartedNodeIsExcludedForALongerLease: also for one that the handle is asked for
+// TestFault20RestartedNodeIsExcludedForALongerLease: also for one that the handle is asked for
 // only after it has met the node again.
-func TestRestartedNodeIsExcludedForALongerLease(t *testing.T) {
+func TestFault20RestartedNodeIsExcludedForALongerLease(t *testing.T) {
 	inBubble(t, 3, func(s *site) {
 		a, b := s.client(), s.client()
 		short := func(id int) {
@@ -192,9 +192,9 @@ func TestFreshHandleDistrustsYoungNodes(t *testing.T) {
 	}
 }
 
-// TestRenewalRestores: one node that lost a hold gets it back, with its token; so
+// TestFault20RenewalRestores: one node that lost a hold gets it back, with its token; so
 // the hold outlives the loss of another.
-func TestRenewalRestores(t *testing.T) {
+func TestFault20RenewalRestores(t *testing.T) {
 	inBubble(t, 3, func(s *site) {
 		a := s.client()
 		r := request("a", 1)
@@ -220,8 +220,8 @@ func TestRenewalRestores(t *testing.T) {
 	})
 }
 
-// TestRenewalCompletesNoMinority: somebody else may have held meanwhile.
-func TestRenewalCompletesNoMinority(t *testing.T) {
+// TestFault67RenewalCompletesNoMinority: another owner may have held the lock meanwhile.
+func TestFault67RenewalCompletesNoMinority(t *testing.T) {
 	inBubble(t, 3, func(s *site) {
 		a := s.client()
 		r := request("a", 1)

@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/store/quorum"
 )
 
-// TestErrorsAreNoVotes: and the error is none of a node.
-func TestErrorsAreNoVotes(t *testing.T) {
+// TestFault23ErrorsAreNoVotes: and the error is none of a node.
+func TestFault23ErrorsAreNoVotes(t *testing.T) {
 	for _, err := range []error{faultstore.ErrTransport, store.ErrRefused} {
 		inBubble(t, 3, func(s *site) {
 			a := s.client()
@@ -43,9 +43,9 @@ func TestRefusalsOfAMajority(t *testing.T) {
 	})
 }
 
-// TestReleaseOfUnheardAsk: a node did it and said nothing, the others were a
+// TestFault03ReleaseOfUnheardAsk: a node did it and said nothing, the others were a
 // majority, and so the caller knows of no unknown outcome.
-func TestReleaseOfUnheardAsk(t *testing.T) {
+func TestFault03ReleaseOfUnheardAsk(t *testing.T) {
 	for name, fault := range map[string]faultstore.Fault{
 		"reply lost": faultstore.DropReply(), "reply late": faultstore.DelayReply(3 * time.Second),
 		"late": faultstore.DelayRequest(3 * time.Second), "silent": faultstore.MuteReply(),

@@ -190,8 +190,8 @@ func TestContention(t *testing.T) {
 	}
 }
 
-// TestMinorityCostsAtMostATimeout: dead, hung or slow, alone and as a holder's.
-func TestMinorityCostsAtMostATimeout(t *testing.T) {
+// TestFault21MinorityCostsAtMostATimeout: dead, hung or slow, alone and as a holder's.
+func TestFault21MinorityCostsAtMostATimeout(t *testing.T) {
 	for name, fault := range map[string]faultstore.Fault{"dead": down, "hung": faultstore.Mute(), "slow": faultstore.DelayReply(time.Second)} {
 		for _, nodes := range []int{3, 5} {
 			t.Run(fmt.Sprint(name, " of ", nodes), func(t *testing.T) {
@@ -264,4 +264,18 @@ func TestFault23MajorityLost(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A request that is not granted names a holder, as its nodes do.
+func TestHeldBy(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a, b := s.client(), s.client()
+		first := request("a", 1)
+		first.Label = "the first"
+		s.hold(a, first)
+		for _, r := range []store.Request{request("b", 1), waiting(request("b", 2))} {
+			g, _ := b.Acquire(bg, r)
+			want(t, "HeldBy", g.HeldBy, "the first")
+		}
+	})
 }

@@ -54,16 +54,16 @@ func grant(t testing.TB, server *redistest.Server, user string, rights []string)
 }
 
 // The documented rights are enough for all that a store does.
-func TestLeastPrivilege(t *testing.T) {
+func conformanceOfRights(t *testing.T, open func(t testing.TB, url string) *redis.Store) {
 	server := redistest.Start(t)
 	grant(t, server, "locker", rights(t, base, listing))
-	s := suite(as("locker", server.Addr), func(key string) {
+	url := as("locker", server.Addr)
+	s := suite(url, func(key string) {
 		_ = server.Client().Do(context.Background(), server.Client().B().Set().Key(key).Value("not a lock").Build())
 	})
+	s.New = func(t testing.TB) store.Store { return open(t, url) }
+	s.Peer = func(t testing.TB, _ store.Store) store.Store { return open(t, url) }
 	s.Except = map[string]string{"raising/one life": "only nodes of a quorum are asked, who need the right to INFO"}
-	conformance.RunSuite(t, s)
-	indexed := func(t testing.TB) store.Store { return openListed(t, as("locker", server.Addr), 0) }
-	s.New, s.Peer = indexed, func(t testing.TB, _ store.Store) store.Store { return indexed(t) }
 	conformance.RunSuite(t, s)
 }
 

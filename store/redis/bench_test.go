@@ -101,43 +101,65 @@ func BenchmarkPair(b *testing.B) {
 	}
 }
 
-// BenchmarkTurn hands a name over between two handles, again and again: each takes a place,
-// is granted it by the other's release, and releases. The server works on 32 names at once.
+// BenchmarkTurn hands a name over from request to request: each takes a place, is granted by the
+// release of the one before it, and releases. The server works on 32 names at once.
 func BenchmarkTurn(b *testing.B) {
 	server := redistest.Start(b)
 	s := open(b, server.URL())
-	for what, modes := range map[string][2]store.Mode{
-		"writers": {store.Exclusive, store.Exclusive}, "writer and reader": {store.Exclusive, store.Shared}, "readers": {store.Shared, store.Shared},
+	cpu := func() (t float64) {
+		for _, f := range []string{"used_cpu_user_main_thread", "used_cpu_sys_main_thread"} {
+			n, _ := strconv.ParseFloat(field(server, "cpu", f), 64)
+			t += n
+		}
+		return t
+	}
+	for _, c := range []struct {
+		what  string
+		depth int // requests of a name at once
+		modes [2]store.Mode
+	}{
+		{"writers", 2, [2]store.Mode{store.Exclusive, store.Exclusive}},
+		{"16 writers", 16, [2]store.Mode{store.Exclusive, store.Exclusive}},
+		{"writer and reader", 2, [2]store.Mode{store.Exclusive, store.Shared}},
+		{"readers", 2, [2]store.Mode{store.Shared, store.Shared}},
+		{"16 readers", 16, [2]store.Mode{store.Shared, store.Shared}},
+		{"16 writers and readers", 16, [2]store.Mode{store.Exclusive, store.Shared}},
 	} {
-		b.Run(what, func(b *testing.B) {
+		b.Run(c.what, func(b *testing.B) {
 			var all sync.WaitGroup
 			var next atomic.Int64
 			server.MustDo("CONFIG", "RESETSTAT")
+			before := cpu()
 			for g := range 32 {
 				all.Go(func() {
 					ask := func(i int) store.Request {
-						req := newRequest(2*g + i%2)
-						req.Name, req.Queue, req.Mode = "name-"+strconv.Itoa(g), true, modes[i%2]
+						req := newRequest(c.depth*g + i%c.depth)
+						req.Name, req.Queue, req.Mode = "name-"+strconv.Itoa(g), true, c.modes[i%2]
 						if _, err := s.Acquire(b.Context(), req); err != nil {
 							b.Error(err)
 						}
 						return req
 					}
-					last := ask(0)
-					for i := 1; next.Add(1) <= int64(b.N); i++ {
-						req := ask(i)
-						if err := s.Release(b.Context(), refOf(last)); err != nil {
+					var there []store.Request
+					leave := func() {
+						if err := s.Release(b.Context(), refOf(there[0])); err != nil {
 							b.Error(err)
 						}
-						last = req
+						there = there[1:]
 					}
-					if err := s.Release(b.Context(), refOf(last)); err != nil {
-						b.Error(err)
+					for i := 0; next.Add(1) <= int64(b.N); i++ {
+						if there = append(there, ask(i)); len(there) == c.depth {
+							leave()
+						}
+					}
+					for len(there) > 0 {
+						leave()
 					}
 				})
 			}
 			all.Wait()
 			b.ReportMetric(serverTime(server, "evalsha", "hdel")/float64(b.N), "server-µs/turn")
+			b.ReportMetric((cpu()-before)*1e6/float64(b.N), "cpu-µs/turn")
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -332,4 +333,30 @@ func serve(t *testing.T, f func(net.Conn)) (addr string) {
 	require.NoError(t, err)
 	serveOn(t, l, f)
 	return l.Addr().String()
+}
+
+// Check looks at the keys of a page together, not one by one: on a link that delays all that is
+// sent it needs a few round trips, however many keys there are.
+func TestCheckOfManyKeys(t *testing.T) {
+	t.Parallel()
+	const keys, delay = 3000, 10 * time.Millisecond
+	server := startSound(t)
+	near := open(t, server.URL())
+	var all sync.WaitGroup
+	for i := range keys {
+		all.Go(func() {
+			if _, err := near.Acquire(bounded(t), newRequest(i)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	proxy := redistest.StartProxy(t, server.Addr)
+	far := open(t, proxy.URL())
+	proxy.Delay(delay)
+	began := time.Now()
+	require.Empty(t, far.Check(bounded(t)))
+	took := time.Since(began)
+	t.Logf("%d keys took %v", keys, took)
+	require.Less(t, took, keys*delay/4)
 }

@@ -87,6 +87,15 @@ func hasCode(text string, codes ...string) bool {
 // rueidis knows no server for the slot and has not sent it.
 func notRun(err error) bool { return replyIs(err, notNow...) || errors.Is(err, rueidis.ErrNoSlot) }
 
+// outcomeOf is outcome for a call about one name.
+func (s *Store) outcomeOf(n *name, err error) error {
+	err = s.outcome(err)
+	if errors.Is(err, store.ErrForeignKey) {
+		return n.foreignKey(err)
+	}
+	return err
+}
+
 // outcome turns what rueidis returned into what the contract says: a sentinel
 // for "certainly not", anything else for unknown. The text of a reply is kept;
 // it names commands, never arguments.
@@ -99,11 +108,11 @@ func (s *Store) outcome(err error) error {
 	case s.closed():
 		return store.ErrClosed
 	case said && foreign(reply.Error()):
-		return fmt.Errorf("redis: %w: %w", store.ErrForeignKey, err)
+		return fmt.Errorf("redis: %w: %w", store.ErrForeignKey, help(err))
 	case said && refused(reply.Error()):
-		return fmt.Errorf("redis: %w: %w", store.ErrRefused, err)
+		return fmt.Errorf("redis: %w: %w", store.ErrRefused, help(err))
 	case said && hasCode(reply.Error(), refusesNow...):
-		return fmt.Errorf("%w: %w", ErrNotRun, err)
+		return fmt.Errorf("%w: %w", ErrNotRun, help(err))
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	}

@@ -1,7 +1,9 @@
 package redis
 
 import (
+	"context"
 	"strings"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -39,4 +41,23 @@ func AcquireCommand(c rueidis.Client, s *Store, req store.Request) rueidis.Compl
 // ReleaseCommand is the command that s sends for the release of a lone hold.
 func ReleaseCommand(c rueidis.Client, s *Store, ref store.Ref) rueidis.Completed {
 	return deleteLone(c, s.keys.of(ref.Name), ref.ID)
+}
+
+// ListenEverywhere subscribes s to the events of all partitions, and returns when the server has
+// answered.
+func ListenEverywhere(ctx context.Context, s *Store, d time.Duration) error {
+	var tried []<-chan struct{}
+	for p := range partitions {
+		if c := s.wakeups.listening(p, d); c != nil {
+			tried = append(tried, c)
+		}
+	}
+	for _, c := range tried {
+		select {
+		case <-c:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
 }

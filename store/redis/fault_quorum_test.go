@@ -19,6 +19,7 @@ import (
 // that takes over and has none of its data. Who knew the old master gives the new
 // one no vote until nothing that was lost can be alive.
 func TestFault18QuorumFailoverToStaleReplica(t *testing.T) {
+	t.Parallel()
 	failing := redistest.StartSentinel(t, 1)
 	m := startMasters(t, 2)
 	open := func(third string) *quorum.Store {
@@ -42,7 +43,8 @@ func TestFault18QuorumFailoverToStaleReplica(t *testing.T) {
 	m.free(a, "probe a")
 	m.free(b, "probe b")
 
-	far.Blackhole(true) // a's majority is without the third
+	far.Blackhole(true)       // a's majority is without the third
+	m.free(a, "probe of two") // a may not have known the first for a lease before
 	m.hold(a, m.request("n"))
 	held := time.Now()
 	failing.Failover().MustDo("FLUSHALL")
@@ -108,10 +110,12 @@ func TestFault19QuorumOldMasterKeepsAccepting(t *testing.T) {
 
 // TestFault20RestartedEmpty: a node of a holder's majority restarts empty.
 func TestFault20RestartedEmpty(t *testing.T) {
+	t.Parallel()
 	m := startMasters(t, 3)
 	pa, behindA := m.proxies()
 	a, b := m.open(behindA...), m.open(m.addresses()...)
 	pa[2].Blackhole(true)
+	m.free(a, "probe of two") // a may not have known the first for a lease before
 	token := m.hold(a, m.request("n")).Token
 	held := time.Now()
 	m.servers[1].Restart()
@@ -134,8 +138,8 @@ func TestFault20RestartedEmpty(t *testing.T) {
 // TestFault21SlowMinority: dead, hung and slow nodes cost the 99th percentile of
 // taking a lock at most the timeout of a node.
 func TestFault21SlowMinority(t *testing.T) {
-	for _, n := range []int{3, 5} {
-		m := startMasters(t, n)
+	for _, m := range []*masters{startMasters(t, 3), startMasters(t, 5)} {
+		n := len(m.servers)
 		proxies, behind := m.proxies()
 		q := m.open(behind...)
 		healthy := m.latency(q)
@@ -248,6 +252,7 @@ func TestFault22AllVoteForDifferentClients(t *testing.T) {
 // TestFault23MajorityLost: an error that is not ErrHeld comes fast, and the holder is
 // told before anybody else can be granted.
 func TestFault23MajorityLost(t *testing.T) {
+	t.Parallel()
 	m := startMasters(t, 3)
 	pa, behindA := m.proxies()
 	a, b := m.open(behindA...), m.open(m.addresses()...)
@@ -284,6 +289,7 @@ func TestFault23MajorityLost(t *testing.T) {
 // TestFault61QuorumClockOfOneNodeJumps: its lease is over at once, and the two others keep
 // the lock, which it gets back with the next renewal.
 func TestFault61QuorumClockOfOneNodeJumps(t *testing.T) {
+	t.Parallel()
 	m := startMasters(t, 2)
 	jumping, clock := redistest.StartWithClock(t)
 	m.servers = append(m.servers, jumping)

@@ -27,9 +27,22 @@ func (s *Store) Inspect(ctx context.Context, name string) (store.State, error) {
 }
 
 // deleteDead deletes the dead entries of a name and promotes.
+//
+// Every renewal deletes them, and the id of this one is no hold.
 func (s *Store) deleteDead(ctx context.Context, name string) error {
-	_, err := s.number(ctx, s.scripts.settle, name)
-	return err
+	n := s.keys.of(name)
+	reply, err := s.runKeys(ctx, s.scripts.renew, n, n.all(), []string{"-", "0"})
+	if err != nil {
+		return err
+	}
+	results, err := reply.ToArray()
+	if err != nil || len(results) != 1 {
+		return unexpected("renew", err)
+	}
+	if err := renewed(results[0]); !errors.Is(err, store.ErrLost) {
+		return err
+	}
+	return nil
 }
 
 // look reports the live entries of a name, and whether there are dead ones.
@@ -39,7 +52,7 @@ func (s *Store) look(ctx context.Context, name string) (state store.State, dead 
 	}
 	reply, err := s.run(ctx, s.scripts.inspect, s.keys.of(name), []string{shown})
 	if err != nil {
-		return state, false, s.outcome(err)
+		return state, false, s.outcomeOf(s.keys.of(name), err)
 	}
 	parts, err := reply.ToArray()
 	if err != nil || len(parts) != 4 {
@@ -120,7 +133,7 @@ func (s *Store) number(ctx context.Context, sc *script, name string) (int, error
 	}
 	reply, err := s.run(ctx, sc, s.keys.of(name), nil)
 	if err != nil {
-		return 0, s.outcome(err)
+		return 0, s.outcomeOf(s.keys.of(name), err)
 	}
 	n, err := reply.AsInt64()
 	if err != nil {
@@ -167,11 +180,11 @@ func (s *Store) List(ctx context.Context) ([]string, error) {
 
 // count is how many live entries a name has.
 func (s *Store) count(ctx context.Context, name string) (int, error) {
-	used, err := s.number(ctx, s.scripts.count, name)
+	used, err := s.number(ctx, s.scripts.inspect, name)
 	if err != nil || used >= 0 || s.deleteDead(ctx, name) != nil {
 		return max(used, -used), err // with dead entries that cannot be deleted now, it counts as used
 	}
-	return s.number(ctx, s.scripts.count, name)
+	return s.number(ctx, s.scripts.inspect, name)
 }
 
 // scan calls f with the name of each lock key of one node, some of them twice.

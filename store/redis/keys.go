@@ -85,6 +85,9 @@ func (n *name) keys() []string {
 	return []string{n.counter, n.lock}
 }
 
+// all are the keys that the renew script wants of each hold.
+func (n *name) all() []string { return []string{n.counter, n.lock, n.order} }
+
 // known is how many names a layout remembers. It forgets a name when another one
 // with the same place is used.
 const known = 1024

@@ -54,17 +54,13 @@ var ErrVersion = errors.New("redis: Redis 7.0 or newer is required")
 //
 // An unknown parameter is an error.
 func Open(rawURL string) (*Store, error) {
-	client, opts, err := parseURL(rawURL)
+	client, opts, err := checkURL(rawURL)
 	if err != nil {
 		return nil, err
 	}
-	// Options are checked first: they need no server.
-	if _, err := New(noClient{}, opts); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalidURL, err)
-	}
 	c, err := rueidis.NewClient(*client)
 	if err != nil {
-		return nil, fmt.Errorf("redis: connect to %s: %w", strings.Join(client.InitAddress, ", "), err)
+		return nil, fmt.Errorf("redis: connect to %s: %w", strings.Join(client.InitAddress, ", "), helpOpen(err, client.TLSConfig != nil))
 	}
 	if err := requireVersion(c); err != nil {
 		c.Close()
@@ -77,6 +73,18 @@ func Open(rawURL string) (*Store, error) {
 	}
 	s.owned = true
 	return s, nil
+}
+
+// checkURL is parseURL that also checks what needs no server: the options.
+func checkURL(rawURL string) (*rueidis.ClientOption, *Options, error) {
+	client, opts, err := parseURL(rawURL)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := New(noClient{}, opts); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrInvalidURL, err)
+	}
+	return client, opts, nil
 }
 
 // noClient is for [New] where it only checks options.
@@ -95,7 +103,7 @@ func requireVersion(c rueidis.Client) error {
 	case err == nil:
 		return fmt.Errorf("%w: this is %s", ErrVersion, version)
 	case !errors.As(err, &reply), replyIs(err, "NOPERM", "NOAUTH", "WRONGPASS"):
-		return fmt.Errorf("redis: %w", err)
+		return fmt.Errorf("redis: %w", help(err))
 	case isState(reply.Error()):
 		return nil // it passes; the calls deal with it
 	}
@@ -131,7 +139,7 @@ func parseURL(raw string) (*rueidis.ClientOption, *Options, error) {
 	p := &u.Parameters
 	if u.Path != "" {
 		if o.SelectDB, err = strconv.Atoi(u.Path); err != nil || o.SelectDB < 0 {
-			p.Fail("the database is not a number")
+			p.Fail("the path of the URL is the number of a database, 0 or greater")
 		}
 	}
 	opts := &Options{Prefix: p.Text("prefix"), MinReplicas: p.Number("min_replicas"), ReplicaTimeout: p.Duration("replica_timeout")}

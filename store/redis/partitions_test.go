@@ -2,8 +2,12 @@ package redis_test
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/store"
@@ -34,7 +38,8 @@ func TestPartitionsSpread(t *testing.T) {
 }
 
 // The server is not busy for long with holds that are due together: each call renews a few of
-// them, and few calls are under way at once.
+// them, and few calls are under way at once. Those that may be in front of a Lock take it less
+// than 1 ms.
 func TestRenewalsDoNotDelayLocks(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -54,7 +59,8 @@ func TestRenewalsDoNotDelayLocks(t *testing.T) {
 	all.Wait()
 	proxy := redistest.StartProxy(t, server.Addr)
 	far := open(t, proxy.URL())
-	far.Renew(t.Context(), refs[:1]) // the script is known
+	far.Renew(t.Context(), refs[:1])                                                           // the script is known
+	server.MustDo("CONFIG", "SET", "slowlog-max-len", "1000", "slowlog-log-slower-than", "20") // not the commands in scripts
 	server.MustDo("CONFIG", "RESETSTAT")
 	proxy.Plan(func(call int, _ []string) redistest.Action {
 		if call > 2 {
@@ -79,6 +85,33 @@ func TestRenewalsDoNotDelayLocks(t *testing.T) {
 	if each := float64(stats["pexpire"]) / float64(stats["evalsha"]); each > 128 {
 		t.Errorf("a call renews %.0f holds, want at most 128", each)
 	}
-	us := serverTime(server, "evalsha") / float64(stats["evalsha"])
-	t.Logf("%d calls of %.0f µs each, two at once", stats["evalsha"], us)
+	// A machine that does other things makes most of them slower.
+	took := fullRenewals(t, server)
+	slices.Sort(took)
+	least, median := took[0], took[len(took)/2]
+	t.Logf("%d calls of 128 holds took %v each, median %v, two at once", len(took), least, median)
+	if inFront := 2 * least; inFront > time.Millisecond {
+		t.Errorf("renewals put %v of the server's time in front of a lock", inFront)
+	}
+}
+
+// fullRenewals returns how long the calls took that renewed 128 holds, by the slow log.
+func fullRenewals(t *testing.T, s *redistest.Server) (took []time.Duration) {
+	t.Helper()
+	c := s.Client()
+	entries, err := c.Do(t.Context(), c.B().Arbitrary("SLOWLOG", "GET", "1000").Build()).ToArray()
+	require.NoError(t, err)
+	for _, entry := range entries {
+		fields, err := entry.ToArray()
+		require.NoError(t, err)
+		command, err := fields[3].AsStrSlice()
+		require.NoError(t, err)
+		us, err := fields[2].AsInt64()
+		require.NoError(t, err)
+		if command[0] == "EVALSHA" && command[2] == "384" { // three keys each
+			took = append(took, time.Duration(us)*time.Microsecond)
+		}
+	}
+	require.NotEmpty(t, took)
+	return took
 }

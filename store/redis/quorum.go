@@ -1,22 +1,40 @@
 package redis
 
 import (
-	"errors"
+	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/quorum"
 )
 
-// stragglers is how long OpenQuorum waits for a minority that does not answer.
-const stragglers = time.Second
+// Node is a store whose server may be down when it is opened, as nodes of a quorum may.
+type Node = quorum.Redialer
+
+// OpenNode returns a handle on the server of a URL as [Open] takes it, at once and
+// whether or not the server can be reached. An error says what is wrong with the URL.
+// For a server of a quorum that has options: quorum.NewWithOptions takes nodes.
+func OpenNode(rawURL string) (*Node, error) {
+	if _, _, err := checkURL(rawURL); err != nil {
+		return nil, err
+	}
+	return quorum.Redial(func() (quorum.Dialed, error) {
+		s, err := Open(rawURL)
+		if err != nil {
+			return nil, err
+		}
+		return s, nil
+	}, minTTL), nil
+}
 
 // OpenQuorum returns a quorum over several independent Redis masters, each given
 // by a URL as [Open] takes it: three or more, an odd number. It blocks until all
 // are connected, or a majority and a second has passed; the others are connected
 // to as soon as they can be reached. With no majority it fails, after as long as
-// [Open] takes at most, with the errors of all.
+// [Open] takes at most, with the errors of all. It fails too if two URLs lead to one
+// server, also by different databases: then its failure would take several votes.
 //
 // Its Close closes the connections. For other options than the default ones give
 // quorum.NewWithOptions what [OpenNode] returns.
@@ -38,7 +56,11 @@ func OpenQuorum(urls ...string) (*quorum.Store, error) {
 		}
 		nodes, stores = append(nodes, n), append(stores, n)
 	}
-	if err := awaitMajority(nodes); err != nil {
+	if err := quorum.AwaitMajority(nodes); err != nil {
+		closeAll()
+		return nil, fmt.Errorf("redis: %w", err)
+	}
+	if err := distinct(nodes); err != nil {
 		closeAll()
 		return nil, err
 	}
@@ -49,35 +71,21 @@ func OpenQuorum(urls ...string) (*quorum.Store, error) {
 	return q, err
 }
 
-// awaitMajority waits until each node has been tried once, or a majority is
-// connected and the others had their time.
-func awaitMajority(nodes []*Node) error {
-	tried := make(chan *Node, len(nodes))
-	for _, n := range nodes {
-		go func() { <-n.tried; tried <- n }()
-	}
-	var errs []error
-	var late <-chan time.Time
-	connected := 0
-	for i := range nodes {
-		select {
-		case n := <-tried:
-			if _, err := n.now(); err == nil {
-				connected++
-			} else {
-				errs = append(errs, err)
-			}
-		case <-late:
-			return nil
+// distinct checks that no two of the nodes that are connected are one server.
+func distinct(nodes []*Node) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	seen := make(map[string]int)
+	for i, n := range nodes {
+		id, _, err := n.Incarnation(ctx)
+		if err != nil {
+			continue // not connected; or no right to INFO, which is met again later
 		}
-		if connected > len(nodes)/2 && late == nil && i < len(nodes)-1 {
-			timer := time.NewTimer(stragglers)
-			defer timer.Stop()
-			late = timer.C
+		id, _, _ = strings.Cut(id, "/") // the server, see store.Incarnator
+		if first, again := seen[id]; again {
+			return fmt.Errorf("redis: nodes %d and %d are one server: a quorum needs servers that fail independently, so give each once", first, i)
 		}
+		seen[id] = i
 	}
-	if connected > len(nodes)/2 || len(nodes) == 0 {
-		return nil
-	}
-	return fmt.Errorf("redis: no majority of the servers can be reached: %w", errors.Join(errs...))
+	return nil
 }

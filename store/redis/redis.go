@@ -287,7 +287,7 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 	if !ref.Bury && !n.contended() {
 		switch deleted, err := s.deleteLone(ctx, n, ref.ID); {
 		case err != nil:
-			return s.outcome(err)
+			return s.outcomeOf(n, err)
 		case deleted == 1:
 			return nil
 		}
@@ -295,7 +295,7 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 	}
 	reply, err := s.run(ctx, s.scripts.release, n, releaseArgs(ref))
 	if err != nil {
-		return s.outcome(err)
+		return s.outcomeOf(n, err)
 	}
 	switch found, err := reply.AsInt64(); {
 	case err != nil:

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/dlock-go/dlock/conformance"
 	"github.com/dlock-go/dlock/internal/redistest"
@@ -33,24 +34,44 @@ func suite(url string, plant func(key string)) conformance.Suite {
 	}
 }
 
+// TestConformance runs the suite over each kind of servers, forms and users, two at once: the
+// cases mostly wait, and more would keep each other from their deadlines.
 func TestConformance(t *testing.T) {
+	running := make(chan struct{}, 2)
+	for what, run := range map[string]func(*testing.T){
+		"standalone":              conformanceStandalone,
+		"indexed":                 func(t *testing.T) { conformanceOfForm(t, 0) },
+		"listed":                  func(t *testing.T) { conformanceOfForm(t, 1<<30) },
+		"listeners":               conformanceOfListeners,
+		"sentinel":                conformanceSentinel,
+		"cluster":                 conformanceCluster,
+		"replicas":                conformanceMinReplicas,
+		"least privilege":         func(t *testing.T) { conformanceOfRights(t, open) },
+		"least privilege indexed": func(t *testing.T) { conformanceOfRights(t, openIndexed) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			running <- struct{}{}
+			defer func() { <-running }()
+			run(t)
+		})
+	}
+}
+
+func conformanceStandalone(t *testing.T) {
 	server := redistest.Start(t)
 	conformance.RunSuite(t, suite(server.URL(), func(key string) {
 		server.MustDo("SET", key, "not a lock")
 	}))
 }
 
-// The listed form is never left, or never used.
-func TestConformanceOfForms(t *testing.T) {
-	for what, listed := range map[string]int{"indexed": 0, "listed": 1 << 30} {
-		t.Run(what, func(t *testing.T) {
-			server := redistest.Start(t)
-			s := suite(server.URL(), func(key string) { server.MustDo("SET", key, "not a lock") })
-			s.New = func(t testing.TB) store.Store { return openListed(t, server.URL(), listed) }
-			s.Peer = func(t testing.TB, _ store.Store) store.Store { return openListed(t, server.URL(), listed) }
-			conformance.RunSuite(t, s)
-		})
-	}
+// The indexed form is never left, or never used.
+func conformanceOfForm(t *testing.T, listed int) {
+	server := redistest.Start(t)
+	s := suite(server.URL(), func(key string) { server.MustDo("SET", key, "not a lock") })
+	s.New = func(t testing.TB) store.Store { return openListed(t, server.URL(), listed) }
+	s.Peer = func(t testing.TB, _ store.Store) store.Store { return openListed(t, server.URL(), listed) }
+	conformance.RunSuite(t, s)
 }
 
 // openListed is open with another limit of the listed form.
@@ -64,9 +85,12 @@ func openListed(t testing.TB, url string, listed int) *redis.Store {
 	return s
 }
 
+// openIndexed is open for a handle that never uses the listed form.
+func openIndexed(t testing.TB, url string) *redis.Store { return openListed(t, url, 0) }
+
 // Of a handle that has begun to listen, the first answer to a request counts: it
 // does not ask again, as one does that has only just subscribed.
-func TestConformanceOfListeners(t *testing.T) {
+func conformanceOfListeners(t *testing.T) {
 	server := redistest.Start(t)
 	s := suite(server.URL(), func(key string) { server.MustDo("SET", key, "not a lock") })
 	s.New = func(t testing.TB) store.Store { return listening(t, server.URL()) }
@@ -75,28 +99,24 @@ func TestConformanceOfListeners(t *testing.T) {
 }
 
 // listening returns a handle that is subscribed to the events of all partitions,
-// for a minute at least.
+// for a minute at least, and whose server has the scripts of a lock.
 func listening(t testing.TB, url string) *redis.Store {
 	t.Helper()
 	s := open(t, url)
-	for heard := make(map[int]bool); len(heard) < 64; {
-		held, waits := newRequest(int(requests.Add(1))), newRequest(int(requests.Add(1)))
-		waits.Name, waits.Queue = held.Name, true
-		p := redis.Partition(held.Name)
-		if heard[p] {
-			continue
+	held, waits := newRequest(int(requests.Add(1))), newRequest(int(requests.Add(1)))
+	waits.Name, waits.Queue = held.Name, true
+	for _, r := range []store.Request{held, waits} {
+		if _, err := s.Acquire(t.Context(), r); err != nil {
+			t.Fatal(err)
 		}
-		heard[p] = true
-		for _, r := range []store.Request{held, waits} {
-			if _, err := s.Acquire(t.Context(), r); err != nil {
-				t.Fatal(err)
-			}
+	}
+	for _, r := range []store.Request{waits, held} {
+		if err := s.Release(t.Context(), refOf(r)); err != nil {
+			t.Fatal(err)
 		}
-		for _, r := range []store.Request{waits, held} {
-			if err := s.Release(t.Context(), refOf(r)); err != nil {
-				t.Fatal(err)
-			}
-		}
+	}
+	if err := redis.ListenEverywhere(t.Context(), s, time.Minute); err != nil {
+		t.Fatal(err)
 	}
 	return s
 }
@@ -104,21 +124,21 @@ func listening(t testing.TB, url string) *redis.Store {
 // requests counts those of listening, which runs several times at once.
 var requests atomic.Int64
 
-func TestConformanceSentinel(t *testing.T) {
+func conformanceSentinel(t *testing.T) {
 	servers := redistest.StartSentinel(t, 1)
 	conformance.RunSuite(t, suite(servers.URL(), func(key string) {
 		servers.Master().MustDo("SET", key, "not a lock")
 	}))
 }
 
-func TestConformanceCluster(t *testing.T) {
+func conformanceCluster(t *testing.T) {
 	servers := redistest.StartCluster(t, true)
 	conformance.RunSuite(t, suite(servers.URL(), func(key string) {
 		servers.Master(redis.Slot(key)).MustDo("SET", key, "not a lock")
 	}))
 }
 
-func TestConformanceMinReplicas(t *testing.T) {
+func conformanceMinReplicas(t *testing.T) {
 	servers := redistest.StartSentinel(t, 1)
 	s := suite(servers.URL()+"&min_replicas=1", func(key string) {
 		servers.Master().MustDo("SET", key, "not a lock")

@@ -145,11 +145,11 @@ func (s *Store) confirm(ctx context.Context, e store.Event) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, q.waitTTL)
 	defer cancel()
-	reply, missing, err := s.runConfirmed(ctx, s.scripts.confirm, s.keys.of(q.name), []string{e.ID, millis(q.waitTTL)})
+	reply, missing, err := s.sendConfirmed(ctx, s.scripts.renew, s.keys.of(q.name).all(), []string{e.ID, millis(q.waitTTL), "never earlier"})
 	if err != nil || missing != nil {
 		return
 	}
-	if held, err := reply.AsInt64(); err == nil && held == 1 {
+	if results, err := reply.ToArray(); err == nil && len(results) == 1 && renewed(results[0]) == nil {
 		s.wakeups.sinks.Push(e)
 	}
 }

@@ -24,7 +24,7 @@ const listed = 64
 
 // scripts are those of one handle.
 type scripts struct {
-	acquire, renew, prolong, confirm, release, inspect, raise, breaking, count, settle *script
+	acquire, renew, prolong, release, inspect, raise, breaking *script
 }
 
 var defaultScripts = sync.OnceValue(func() *scripts { return newScripts(listed) })
@@ -38,13 +38,10 @@ func newScripts(listed int) *scripts {
 		acquire:  newScript("acquire", "#!lua", listed),
 		renew:    newScript("renew", frees, listed),
 		prolong:  newScript("prolong", frees, listed),
-		confirm:  newScript("confirm", frees, listed),
 		release:  newScript("release", frees, listed),
 		raise:    newScript("raise", frees, listed),
 		breaking: newScript("break", frees, listed),
-		settle:   newScript("settle", frees, listed),
 		inspect:  newScript("inspect", looks, listed),
-		count:    newScript("count", looks, listed),
 	}
 }
 

@@ -72,7 +72,7 @@ func (s *Store) Vote(ctx context.Context, req store.Request, token uint64) (stor
 // readAcquire reads the reply of the acquire script, as ask does.
 func (s *Store) readAcquire(req store.Request, n *name, reply rueidis.RedisMessage, err error) (store.Grant, error) {
 	if err != nil {
-		err = s.outcome(err)
+		err = s.outcomeOf(n, err)
 		s.failed.note(req, err)
 		return store.Grant{}, err
 	}
@@ -132,16 +132,4 @@ func clockOf(info string) uint64 {
 	return clock
 }
 
-// Vote implements [store.Voter].
-func (n *Node) Vote(ctx context.Context, req store.Request, token uint64) (store.Vote, error) {
-	s, err := n.now()
-	if err != nil {
-		return store.Vote{}, err
-	}
-	return s.Vote(ctx, req, token)
-}
-
-var (
-	_ store.Voter = (*Store)(nil)
-	_ store.Voter = (*Node)(nil)
-)
+var _ store.Voter = (*Store)(nil)

@@ -45,7 +45,7 @@ func TestUnlockGivesUpPlacesOfDifferentTTLs(t *testing.T) {
 			require.NoError(t, h.Unlock())
 			coretest.WantFree(t, s, "m")
 			synctest.Wait()
-			assert.Zero(t, c.Stats())
+			assert.Zero(t, coretest.Gauges(c))
 		})
 	}
 }

@@ -37,7 +37,7 @@ func TestLocalHandoverLeavesNoPlace(t *testing.T) {
 		require.NoError(t, second.Unlock())
 		synctest.Wait()
 		coretest.WantFree(t, s, "m")
-		assert.Zero(t, c.Stats())
+		assert.Zero(t, coretest.Gauges(c))
 	})
 }
 
@@ -76,7 +76,7 @@ func TestLocalHandoverGivesThePlaceUpWithTheLock(t *testing.T) {
 			coretest.WantFree(t, s, "m")
 			assert.LessOrEqual(t, time.Since(began), tc.acquire+tc.release, what)
 			synctest.Wait()
-			assert.Zero(t, c.Stats())
+			assert.Zero(t, coretest.Gauges(c))
 		})
 	}
 }

@@ -77,7 +77,7 @@ func TestReadersKeepThePlaceOfACancelledReader(t *testing.T) {
 		assert.NoError(t, (<-next).Unlock())
 		synctest.Wait()
 		coretest.WantFree(t, s, "m")
-		assert.Zero(t, c.Stats())
+		assert.Zero(t, coretest.Gauges(c))
 	})
 }
 
@@ -137,7 +137,7 @@ func TestReadersThatAreAllCancelledLeaveNothing(t *testing.T) {
 		}
 		synctest.Wait()
 		assert.Empty(t, coretest.Inspect(t, s, "m").Queue)
-		assert.Zero(t, c.Stats())
+		assert.Zero(t, coretest.Gauges(c))
 		require.NoError(t, w.Unlock())
 	})
 }

@@ -47,6 +47,7 @@ func TestLossHasACause(t *testing.T) {
 				ctx := h.Context(t.Context())
 				tc.lose(m, s)
 				<-h.Done()
+				synctest.Wait() // the context is cancelled after Done is closed
 				unlocked := h.Unlock()
 				for what, err := range map[string]error{"Err": h.Err(), "context": context.Cause(ctx), "Unlock": unlocked} {
 					require.ErrorIs(t, err, dlock.ErrLost, what)

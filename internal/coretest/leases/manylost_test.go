@@ -51,6 +51,6 @@ func TestFault105ManyHoldsLostAtOnce(t *testing.T) {
 		}
 		time.Sleep(2 * ttl)
 		synctest.Wait()
-		assert.Zero(t, c.Stats())
+		assert.Zero(t, coretest.Gauges(c))
 	})
 }

@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,5 +58,29 @@ func TestUnlockOnAClosedStoreReturnsAtOnce(t *testing.T) {
 		coretest.WantError(t, last.Unlock(), "unlock", "m", dlock.ErrClosed)
 		assert.Zero(t, time.Since(began))
 		_ = c.Close()
+	})
+}
+
+// Goroutines wait in Lock behind this client's hold and behind another client's. Close ends each with
+// a panic that says so, as no later call can succeed.
+func TestFault107CloseWhileGoroutinesWaitInLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New()
+		c, peer := coretest.Open(t, s, nil), coretest.Open(t, s.Peer(), nil)
+		coretest.MustLock(t, t.Context(), c.Mutex("here"))
+		far := coretest.MustLock(t, t.Context(), peer.Mutex("far"))
+		var wg sync.WaitGroup
+		for _, name := range []string{"here", "here", "far", "far"} {
+			wg.Go(func() { coretest.WantPanic(t, c.Mutex(name).Lock, "lock", dlock.ErrClosed) })
+			wg.Go(func() { coretest.WantPanic(t, c.RWMutex(name).RLock, "rlock", dlock.ErrClosed) })
+		}
+		synctest.Wait()
+		start := time.Now()
+		require.NoError(t, c.Close())
+		wg.Wait()
+		assert.Zero(t, time.Since(start))
+		require.NoError(t, far.Unlock())
+		coretest.WantFree(t, s, "far")
+		coretest.WantFree(t, s, "here")
 	})
 }

@@ -49,7 +49,7 @@ func TestFault83ManyNamesUsedOnce(t *testing.T) {
 	require.NoError(t, again.Unlock())
 	require.NoError(t, held.Err())
 	require.NoError(t, held.Unlock())
-	assert.Zero(t, c.Stats())
+	assert.Zero(t, coretest.Gauges(c))
 	require.NoError(t, c.Close())
 }
 

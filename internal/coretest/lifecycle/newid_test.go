@@ -79,7 +79,7 @@ func TestWaitingOutlivesItsID(t *testing.T) {
 				assert.Empty(t, state.Queue)
 				require.NoError(t, h.Unlock())
 				coretest.WantFree(t, g, "m")
-				assert.Zero(t, c.Stats())
+				assert.Zero(t, coretest.Gauges(c))
 			})
 		})
 	}
@@ -113,7 +113,7 @@ func TestTheLocalQueueOutlivesAnID(t *testing.T) {
 		synctest.Wait()
 		assert.Len(t, g.buried, 3)
 		coretest.WantFree(t, g, "m")
-		assert.Zero(t, c.Stats())
+		assert.Zero(t, coretest.Gauges(c))
 	})
 }
 
@@ -130,7 +130,7 @@ func TestNewIDsAreLost(t *testing.T) {
 		coretest.WantError(t, err, "lock", "m", dlock.ErrLost)
 		assert.Len(t, g.buried, 2)
 		coretest.WantFree(t, g, "m")
-		assert.Zero(t, c.Stats())
+		assert.Zero(t, coretest.Gauges(c))
 	})
 }
 
@@ -164,7 +164,7 @@ func TestIDsAreLostForGood(t *testing.T) {
 		require.NoError(t, other.Unlock())
 		synctest.Wait()
 		coretest.WantFree(t, g, "m")
-		assert.Zero(t, c.Stats())
+		assert.Zero(t, coretest.Gauges(c))
 	})
 }
 

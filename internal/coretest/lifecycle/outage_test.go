@@ -191,7 +191,7 @@ func TestMutexLockGoesOnAfterPassingRefusals(t *testing.T) {
 }
 
 // A Close ends Lock, also when the store never answers.
-func TestMutexLockPanicsWhenTheClientIsClosedMeanwhile(t *testing.T) {
+func TestFault107LockPanicsWhenTheClientIsClosed(t *testing.T) {
 	for name, out := range coretest.Outages {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -36,7 +36,7 @@ func TestOverloadWithShortDeadlines(t *testing.T) {
 		wg.Wait()
 		time.Sleep(100 * time.Millisecond)
 		synctest.Wait()
-		assert.Zero(t, c.Stats())
+		assert.Zero(t, coretest.Gauges(c))
 		assert.LessOrEqual(t, float64(s.Count(faultstore.Any))/calls, 2.5, "store calls a Lock")
 		for i := range names {
 			began := time.Now()

@@ -40,6 +40,6 @@ func TestReleasesOfExpiredHoldsAreNotSent(t *testing.T) {
 		for _, h := range list {
 			require.ErrorIs(t, h.Unlock(), dlock.ErrLost)
 		}
-		assert.Zero(t, c.Stats())
+		assert.Zero(t, coretest.Gauges(c))
 	})
 }

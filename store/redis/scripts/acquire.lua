@@ -15,8 +15,8 @@
 -- that is in the way, or empty.
 --
 -- Calls: 5 for a free name (HLEN, TIME, SET, HSET, PEXPIRE); 3 that write nothing for a refusal by a
--- lone hold (HLEN, HGETALL, PTTL); 4 for an id that is a lone hold (the same and PEXPIRE); 8 for a place behind
--- a lone hold, and a reader's hold beside one (HLEN, TIME, HGETALL, PEXPIRETIME, GET or SET, HSET,
+-- lone hold (HLEN, HGETALL, PTTL); 4 for an id that is a lone hold (the same and PEXPIRE); 8 for a place
+-- behind a lone hold, and a reader's hold beside one (HLEN, TIME, HGETALL, PEXPIRETIME, GET or SET, HSET,
 -- HDEL, PEXPIREAT); 6 behind or beside more (HLEN, TIME, HMGET, GET or SET, HSET, PEXPIREAT).
 
 -- include token.lua
@@ -24,57 +24,35 @@
 local fields = call('HLEN', KEYS[2])
 if fields == 0 then
   local token, short = take(call('TIME'), tonumber(string.match(ARGV[4], '^%d+')))
-  if not token then
-    foreign('the token counter')
-  end
+  expect(token, 'the token counter')
   call('HSET', KEYS[2], 'L:' .. ARGV[1], token .. ' ' .. ARGV[2])
   call('PEXPIRE', KEYS[2], ARGV[3])
   return short == 0 and token or token .. ' ' .. short
 end
 
+-- include record.lua
+
 local id, tokens, place = ARGV[1], string.match(ARGV[4], '^(%d+) ?(.*)$')
 local mode, owner, label = string.match(ARGV[2], '^([xs]) (%S+) (.*)$')
-local text
-
+local holder, record
 if fields == 1 then
-  local all = call('HGETALL', KEYS[2])
-  local holder = string.match(all[1], '^L:(%x+)$')
-  local token, held, other, by = string.match(all[2], '^(%d+) ([xs]) (%S+) (.*)$')
-  local known = token and holder and #holder == 32 and #token <= 16
-  if known and holder == id then
+  holder, record = read_lone(KEYS[2])
+  local token, held, other, by = read_record(record, 1)
+  if holder == id then
     -- Rule 1. It is written even if nothing is new, so that a WAIT behind this speaks of it.
-    local left = math.max(call('PTTL', KEYS[2]), ARGV[3])
+    local left = math.max(expiry('PTTL', KEYS[2]), ARGV[3])
     call('PEXPIRE', KEYS[2], left)
     return {1, tonumber(token), tokens - 1, left, 1}
+  elseif place == '' and other ~= owner and (held == 'x' or mode == 'x') then
+    return {-1, expiry('PTTL', KEYS[2]) + 1, by}
   end
-  if known and other ~= owner then
-    local busy = place == '' and (held == 'x' or mode == 'x')
-    local left = call(busy and 'PTTL' or 'PEXPIRETIME', KEYS[2])
-    if left < 0 then
-      foreign('a hold without expiry')
-    end
-    if busy then
-      return {-1, left + 1, by}
-    end
-    text = {holder .. ' ' .. string.format('%013.0f', left) .. ' ' .. all[2] .. '\n', '', lone = all[1]}
-  end
-else
-  text = call('HMGET', KEYS[2], 'holds', 'waits', 'buried', 'counts')
 end
+local text = read_lists(KEYS[2], fields, holder, record)
 
--- include queue.lua
+-- include enter.lua
 
-local reply = text and queue(text, id, tokens, place, mode, owner, label)
-if reply then
-  return reply
-end
-
--- include readers.lua
-
-reply = text and mode == 's' and join_readers(text, id, tokens, owner, label)
-if reply then
-  return reply
-end
+local reply = enter(text, id, tokens, place, mode, owner, label)
+if reply then return reply end
 
 -- include name.lua
 
@@ -82,34 +60,30 @@ local ttl = tonumber(ARGV[3])
 local e = {id = id, token = tokens, mode = mode, owner = owner, rest = label}
 name.load_name(2, fields, text)
 name.delete_dead()
-if name.is_buried(id) then
+if form.is_buried(id) then
   name.save_name()
   return {-3}
 end
 
 -- Rule 1: the id is a hold.
-local hold, short = name.hold_of(id), e.token - 1
+local hold, short = form.hold_of(id), e.token - 1
 if hold then
   hold.deadline = math.max(hold.deadline, name.now + ttl)
-  name.put_hold(hold)
+  form.put_hold(hold)
 else
   -- Rules 2 and 3: granted now.
-  local waiter = name.waiter_of(id)
+  local waiter = form.waiter_of(id)
   local token
   token, short = name.grantable(e)
-  if exhausted then
-    foreign('the token counter')
-  end
+  expect(not exhausted, 'the token counter')
   if token then
     hold = {id = id, deadline = name.now + ttl, token = token, mode = e.mode, owner = e.owner, rest = e.rest}
-    name.put_hold(hold)
-    if waiter then
-      name.delete_waiter(waiter, true)
-    end
+    form.put_hold(hold)
+    if waiter then form.delete_waiter(waiter, true) end
     name.grant_siblings(e.owner)
-  elseif name.owned(e.owner) > 0 then
+  elseif form.owned(e.owner) > 0 then
     if waiter then
-      name.delete_waiter(waiter)
+      form.delete_waiter(waiter)
       name.promote()
     end
     name.save_name()
@@ -119,20 +93,18 @@ else
     waiter = waiter or {id = id, token = e.token, mode = e.mode, owner = e.owner}
     waiter.rest = place .. ' ' .. e.rest
     waiter.deadline = name.now + string.match(place, '^%d+')
-    name.put_waiter(waiter)
+    form.put_waiter(waiter)
   end
 end
 if hold then
-  local own = name.owned(e.owner)
-  if own < 1 then
-    foreign('a count of holds')
-  end
+  local own = form.owned(e.owner)
+  expect(own > 0, 'a count of holds')
   name.save_name()
   return {1, tonumber(hold.token), short, hold.deadline - name.now, own}
 end
 
-local latest, label = name.last_hold()
-local position = name.position(id)
+local latest, label = form.last_hold()
+local position = form.position(id)
 local retry = math.max(latest - name.now, 0) + 1 + 2 * math.min(math.max(position - 1, 0), 20)
 if place == '' then
   name.save_name()

@@ -5,17 +5,13 @@
 -- Returns how many holds were removed.
 
 -- include token.lua
+-- include record.lua
 -- include name.lua
 
 name.load_name(2, call('HLEN', KEYS[2]))
 name.delete_dead()
-local broken = {}
-for i, line in ipairs((name.lists())) do
-  broken[i] = name.read_line(line)
-end
-for _, hold in ipairs(broken) do
-  name.delete_hold(hold)
-end
+local broken = form.entries()
+for _, hold in ipairs(broken) do form.delete_hold(hold) end
 name.promote()
 name.save_name()
 return #broken

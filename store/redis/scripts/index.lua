@@ -18,23 +18,23 @@ local function index_form(counts)
   local form, gone = {}, {}
   local count, exclusive, serial = string.match(counts, '^(%d+) (%d+) (%d+)$')
   count, exclusive, serial = tonumber(count), tonumber(exclusive), tonumber(serial)
-  if not serial or serial > 4503599627370000 then
-    foreign('a count')
-  end
+  expect(serial and serial < 4503599627370000, 'a count')
 
   local function read(id, deadline)
     local text = call('HGET', name.lock, 'E:' .. id) or ''
     local number, from = string.match(text, '^(%d+) ()')
-    if not number then
-      foreign('an entry')
-    end
-    local e = name.read_record(id, deadline, text, from)
+    local e = read_entry(id, deadline, text, expect(from, 'an entry'))
     e.serial = tonumber(number)
     return e
   end
   local function write(e)
-    call('HSET', name.lock, 'E:' .. e.id, string.format('%.0f ', e.serial) .. name.write_record(e))
+    call('HSET', name.lock, 'E:' .. e.id, string.format('%.0f ', e.serial) .. cut(line_of(e), 48, -2))
     name.changed = true
+  end
+
+  local function write_list(field, list)
+    if #list == 0 then return call('HDEL', name.lock, field) end
+    call('HSET', name.lock, field, table.concat(list, ' '))
   end
 
   -- add changes the number of ids that have a token.
@@ -47,14 +47,8 @@ local function index_form(counts)
         list[#list + 1] = token .. '=' .. number
       end
     end
-    if by > 0 then
-      list[#list + 1] = this .. '=' .. by
-    end
-    if #list > 0 then
-      call('HSET', name.lock, field, table.concat(list, ' '))
-    else
-      call('HDEL', name.lock, field)
-    end
+    if by > 0 then list[#list + 1] = this .. '=' .. by end
+    write_list(field, list)
   end
 
   -- keep_lists takes the waiters that are gone off the lists of their owners, each list once.
@@ -62,15 +56,9 @@ local function index_form(counts)
     for owner, ids in pairs(gone) do
       local left = {}
       for id in string.gmatch(call('HGET', name.lock, 'W:' .. owner) or '', '%x+') do
-        if not ids[id] then
-          left[#left + 1] = id
-        end
+        left[#left + 1] = not ids[id] and id or nil
       end
-      if #left > 0 then
-        call('HSET', name.lock, 'W:' .. owner, table.concat(left, ' '))
-      else
-        call('HDEL', name.lock, 'W:' .. owner)
-      end
+      write_list('W:' .. owner, left)
     end
     gone = {}
     if name.changed then
@@ -82,9 +70,7 @@ local function index_form(counts)
     local dead
     repeat
       dead = call('ZRANGE', name.order, band, string.format('(%.0f', band + name.now), 'BYSCORE', 'LIMIT', 0, 100)
-      for _, member in ipairs(dead) do
-        f(string.sub(member, 3))
-      end
+      for _, member in ipairs(dead) do f(string.sub(member, 3)) end
     until #dead < 100
   end
 
@@ -120,9 +106,7 @@ local function index_form(counts)
     local deadline = call('ZSCORE', name.order, 'h:' .. id)
     return deadline and read(id, tonumber(deadline))
   end
-  function form.waiter_of(id)
-    return call('ZSCORE', name.order, 'q:' .. id) and read(id, 0)
-  end
+  function form.waiter_of(id) return call('ZSCORE', name.order, 'q:' .. id) and read(id, 0) end
   function form.head()
     local id = string.match(call('ZRANGE', name.order, 0, 0)[1] or '', '^q:(.*)$')
     return id and read(id, 0)
@@ -189,9 +173,7 @@ local function index_form(counts)
   -- A waiter that has become a hold keeps its record.
   function form.delete_waiter(e, granted)
     call('ZREM', name.order, 'q:' .. e.id, 'd:' .. e.id)
-    if not granted then
-      call('HDEL', name.lock, 'E:' .. e.id)
-    end
+    if not granted then call('HDEL', name.lock, 'E:' .. e.id) end
     gone[e.owner] = gone[e.owner] or {}
     gone[e.owner][e.id] = true
     name.changed = true
@@ -202,42 +184,35 @@ local function index_form(counts)
     name.changed = true
   end
 
-  -- lists returns the live entries as lines: holds in the order of their grants, waiters, buried ids.
-  function form.lists()
-    local entries, ids, h, w, b, deadlines = {}, {}, {}, {}, {}, {}
+  function form.entries()
+    local holds, waits, buried, deadlines = {}, {}, {}, {}
     local members = call('ZRANGE', name.order, 0, -1, 'WITHSCORES')
     for i = 1, #members, 2 do
       local band, id = string.match(members[i], '^(.):(.*)$')
       local score = tonumber(members[i + 1])
       if band == 'h' and score >= name.now then
-        entries[#entries + 1] = read(id, score)
+        holds[#holds + 1] = read(id, score)
       elseif band == 'q' then
-        ids[#ids + 1] = id
-        deadlines[id] = 0
+        waits[#waits + 1], deadlines[id] = id, 0
       elseif band == 'd' and score - later >= name.now then
         if deadlines[id] then
           deadlines[id] = score - later
         else
-          b[#b + 1] = name.write_line(name.buried_entry(id, score - later))
+          buried[#buried + 1] = {id = id, deadline = score - later}
         end
       end
     end
-    table.sort(entries, function(one, other) return one.serial < other.serial end)
-    for _, e in ipairs(entries) do
-      h[#h + 1] = name.write_line(e)
+    table.sort(holds, function(one, other) return one.serial < other.serial end)
+    local queue = {}
+    for _, id in ipairs(waits) do
+      queue[#queue + 1] = deadlines[id] > 0 and read(id, deadlines[id]) or nil
     end
-    for _, id in ipairs(ids) do
-      if deadlines[id] > 0 then
-        w[#w + 1] = name.write_line(read(id, deadlines[id]))
-      end
-    end
-    return h, w, b
+    return holds, queue, buried
   end
 
   function form.save_index()
     keep_lists()
-    local last = call('ZRANGE', name.order, -1, -1, 'WITHSCORES')[2] - later
-    local expiry = math.max(form.last_hold(), last)
+    local expiry = math.max(form.last_hold(), call('ZRANGE', name.order, -1, -1, 'WITHSCORES')[2] - later)
     call('PEXPIREAT', name.lock, expiry)
     call('PEXPIREAT', name.order, expiry)
   end
@@ -246,20 +221,16 @@ local function index_form(counts)
   -- change its form with every request.
   function form.save()
     local number = count + call('ZCOUNT', name.order, later, '+inf')
-    if number > limit / 2 and (number > 1 or count == 0) then
-      return form.save_index()
-    end
+    if number > limit / 2 and (number > 1 or count == 0) then return form.save_index() end
     keep_lists()
-    local h, w, b = form.lists()
+    local h, w, b = form.entries()
     local fields, all = {}, call('HGETALL', name.lock)
-    for i = 1, #all, 2 do
-      fields[#fields + 1] = all[i]
-    end
-    name.open_lists(h, w, b)
-    name.save_lists()
-    if number > 0 then
-      call('HDEL', name.lock, unpack(fields))
-    end
+    for i = 1, #all, 2 do fields[#fields + 1] = all[i] end
+    name.open_lists(read_lists(name.lock, 0))
+    name.holds, name.waits = map(h, line_of), map(w, line_of)
+    for _, e in ipairs(b) do list.bury(e.id, e.deadline) end
+    list.save()
+    if number > 0 then call('HDEL', name.lock, unpack(fields)) end
     call('DEL', name.order)
   end
   return form

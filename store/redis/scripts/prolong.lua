@@ -9,35 +9,29 @@
 -- Between the two calls only the lock lives longer, which keeps no request out: order decides.
 
 -- include token.lua
+-- include record.lua
 -- include name.lua
 
 local id, key, ttl = ARGV[1], KEYS[1], tonumber(ARGV[2])
-name.read_clock()
+name.time, name.now, name.digits = read_clock()
 
 if call('TYPE', key).ok == 'zset' then
   local deadline = call('ZSCORE', key, 'h:' .. id)
-  if not deadline or tonumber(deadline) < name.now then
-    return 0
-  end
+  if not deadline or tonumber(deadline) < name.now then return 0 end
   call('ZADD', key, name.now + ttl, 'h:' .. id)
   call('PEXPIRE', key, ttl, 'GT')
   return 1
-end
-
-if call('HEXISTS', key, 'E:' .. id) == 1 then
+elseif call('HEXISTS', key, 'E:' .. id) == 1 then
   call('PEXPIRE', key, ttl, 'GT')
   return 2
 end
-local fields = call('HLEN', key)
-if fields == 0 or call('HEXISTS', key, 'counts') == 1 then
-  return 0
+local hold
+if call('HEXISTS', key, 'counts') == 0 then
+  name.load_name(1, call('HLEN', key))
+  hold = form.hold_of(id)
 end
-name.load_name(1, fields)
-local hold = name.hold_of(id)
-if not hold or hold.deadline < name.now then
-  return 0
-end
+if not hold or hold.deadline < name.now then return 0 end
 hold.deadline = name.now + ttl
-name.put_hold(hold)
-name.save_lists()
+form.put_hold(hold)
+form.save()
 return 1

@@ -11,23 +11,22 @@
 -- replaced by a new one.
 
 -- include token.lua
+-- include record.lua
 -- include name.lua
 
 local id, token, tokens = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 name.load_name(2, call('HLEN', KEYS[2]))
 name.delete_dead()
-local hold = name.hold_of(id)
+local hold = form.hold_of(id)
 if hold and token > tonumber(hold.token) then
   local last = last_token(0)
   if hold.mode == 's' and token <= last then
     token = math.max(last + 1, name.time[1] * 1000000 + name.time[2])
   end
-  if token > most - tokens then
-    foreign('the token counter')
-  end
+  expect(token <= most - tokens, 'the token counter')
   call('SET', counter, string.format('%.0f', math.max(last, token + tokens - 1)))
   hold.token = string.format('%.0f', token)
-  name.put_hold(hold)
+  form.put_hold(hold)
 end
 name.save_name()
 return hold and tonumber(hold.token) or 0

@@ -1,52 +1,106 @@
--- record: what is stored of a hold or a waiter. Fields of the table in name.lua.
+-- record: what is stored of a hold or a waiter, and the texts of the listed form. After token.lua.
 --
 -- A record is   <token> <mode> <owner> <rest>
 --   of a hold:    its token; x exclusive or s shared; its owner; its label
 --   of a waiter:  how many tokens it asks for; mode; owner; <WaitTTL in ms> <client> <label>
 -- The client names the channel of the waiter's wake-up. No part but the label contains a space, and
 -- none a control character: the Go side escapes labels.
+--
+-- The lock of a listed name has two or three fields, and each is a text of lines:
+--   holds    in the order of their grants
+--   waits    the queue, its head first
+--   buried   ids that are refused; absent if there is none
+-- A line is   <id, 32 digits> <deadline in ms, 13 digits> <record> <newline>
+-- The lock expires with its last entry.
 
--- An entry is a record with its id and its deadline in ms: {id, deadline, token, mode, owner, rest}.
+-- read_record returns the parts of the record that begins at the n-th byte of a text, and where the
+-- next line begins.
+local function read_record(text, n)
+  local token, mode, owner, rest, next_line = string.match(text, '^(%d+) ([xs]) (%S+) ([^\n]*)\n?()', n)
+  expect(token and #token <= 16, 'a record')
+  return token, mode, owner, rest, next_line
+end
 
-  -- read_record makes an entry of the record that begins at the n-th byte of a text.
-  read_record = function(id, deadline, text, n)
-    local token, mode, owner, rest = string.match(text, '^(%d+) ([xs]) (%S+) (.*)$', n)
-    if not token or #token > 16 or not deadline then
-      foreign('a record')
-    end
-    return {id = id, deadline = deadline, token = token, mode = mode, owner = owner, rest = rest}
-  end,
+-- read_place returns WaitTTL, client and label of a waiter.
+local function read_place(rest)
+  local ms, client, label = string.match(rest, '^(%d+) (%x+) (.*)$')
+  expect(ms and #ms <= 12, 'the record of a waiter')
+  return ms, client, label
+end
 
-  write_record = function(e)
-    return e.token .. ' ' .. e.mode .. ' ' .. e.owner .. ' ' .. e.rest
-  end,
+-- write_line makes a line. The deadline is a text.
+local function write_line(id, deadline, token, mode, owner, rest)
+  return id .. ' ' .. deadline .. ' ' .. token .. ' ' .. mode .. ' ' .. owner .. ' ' .. rest .. '\n'
+end
 
-  -- buried_entry has the form of a hold, so that all lines are read alike.
-  buried_entry = function(id, deadline)
-    return {id = id, deadline = deadline, token = '0', mode = 'x', owner = '-', rest = ''}
-  end,
+-- read_clock returns the reply of TIME, and the same in ms, as a number and as the text of a deadline.
+local function read_clock()
+  local time = call('TIME')
+  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  return time, now, string.format('%013.0f', now)
+end
 
-  -- read_place returns WaitTTL, client and label of a waiter.
-  read_place = function(e)
-    local ms, client, label = string.match(e.rest, '^(%d+) (%x+) (.*)$')
-    if not ms or #ms > 12 then
-      foreign('the record of a waiter')
-    end
-    return ms, client, label
-  end,
+-- scan returns the number of lines from a byte on, and the last of their deadlines and the one given.
+-- It returns nil if a deadline is before now, or something is no line.
+local function scan(text, from, now, latest)
+  local number = 0
+  while from <= #text do
+    local ends, deadline = find_text(text, '\n', from, true), cut(text, from + 33, from + 45)
+    if not ends or deadline < now then return nil end
+    number, from, latest = number + 1, ends + 1, deadline > latest and deadline or latest
+  end
+  return number, latest
+end
 
-  -- read_lone returns the entry of a lone hold, but for its deadline. The lock has one field.
-  read_lone = function(lock)
-    local all = call('HGETALL', lock)
-    local id = string.match(all[1], '^L:(%x+)$')
-    if not id or #id ~= 32 then
-      foreign('a hash')
-    end
-    return name.read_record(id, 0, all[2])
-  end,
+-- read_lone returns the id and the record of a lone hold.
+local function read_lone(lock)
+  local all = call('HGETALL', lock)
+  local id = string.match(all[1], '^L:(%x+)$')
+  expect(id and #id == 32, 'a hash')
+  return id, all[2]
+end
 
-  -- expiry returns what PTTL or PEXPIRETIME says of a lone hold.
-  expiry = function(command, lock)
-    local ms = call(command, lock)
-    return ms >= 0 and ms or foreign('a hold without expiry')
-  end,
+-- expiry returns what PTTL or PEXPIRETIME says of a lone hold.
+local function expiry(command, lock)
+  local ms = call(command, lock)
+  return expect(ms >= 0 and ms, 'a hold without expiry')
+end
+
+-- read_lists returns the texts of a name: holds, waits, buried, and counts of an indexed one. Those of a
+-- free or lone name are made, and the table says so: made is true, and lone the field of a lone hold,
+-- whose id and record may be given.
+local function read_lists(lock, fields, id, record)
+  if fields > 1 then
+    return call('HMGET', lock, 'holds', 'waits', 'buried', 'counts')
+  elseif fields == 0 then
+    return {'', '', made = true}
+  elseif not id then
+    id, record = read_lone(lock)
+  end
+  local deadline = string.format('%013.0f', expiry('PEXPIRETIME', lock))
+  return {id .. ' ' .. deadline .. ' ' .. record .. '\n', '', made = true, lone = 'L:' .. id}
+end
+
+-- save_lists writes the texts of a name that has entries. New fields are written before old ones are
+-- deleted: while its slot moves to another node, a lock that has vanished could not be written again.
+local function save_lists(lock, was, holds, waits, buried, latest)
+  expect(tonumber(latest), 'a deadline')
+  local lone = waits == '' and buried == '' and find_text(holds, '\n', 1, true) == #holds and 'L:' .. cut(holds, 1, 32)
+  if lone then
+    call('HSET', lock, lone, cut(holds, 48, -2))
+    if not was.made then call('HDEL', lock, 'holds', 'waits', 'buried') end
+  elseif holds == was[1] and not was.made then
+    call('HSET', lock, 'waits', waits)
+  elseif waits == was[2] and not was.made then
+    call('HSET', lock, 'holds', holds)
+  else
+    call('HSET', lock, 'holds', holds, 'waits', waits)
+  end
+  if buried ~= '' and buried ~= was[3] then
+    call('HSET', lock, 'buried', buried)
+  elseif buried == '' and was[3] and not lone then
+    call('HDEL', lock, 'buried')
+  end
+  if was.lone and was.lone ~= lone then call('HDEL', lock, was.lone) end
+  call('PEXPIREAT', lock, latest)
+end

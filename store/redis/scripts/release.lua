@@ -13,38 +13,27 @@
 
 local id, refuse = ARGV[1], tonumber(ARGV[2])
 local fields = call('HLEN', KEYS[2])
-if refuse == 0 and fields < 2 then
-  return fields == 1 and call('HDEL', KEYS[2], 'L:' .. id) or 0
-end
+if refuse == 0 and fields < 2 then return fields == 1 and call('HDEL', KEYS[2], 'L:' .. id) or 0 end
 
--- include handover.lua
+-- include record.lua
+-- include leave.lua
 
-local text = fields > 1 and call('HMGET', KEYS[2], 'holds', 'waits', 'buried', 'counts')
-if text and refuse == 0 and hand_over(text, id) then
-  return 1
-end
-
--- include readers.lua
-
-if text and refuse == 0 and leave_readers(text, id) then
-  return 1
-end
+local text = read_lists(KEYS[2], fields)
+if refuse == 0 and leave(text, id) then return 1 end
 
 -- include name.lua
 
 name.load_name(2, fields, text)
 name.delete_dead()
-local hold = name.hold_of(id)
-local waiter = not hold and name.waiter_of(id)
+local hold = form.hold_of(id)
+local waiter = not hold and form.waiter_of(id)
 if hold then
-  name.delete_hold(hold)
+  form.delete_hold(hold)
   name.promote()
 elseif waiter then
-  name.delete_waiter(waiter)
+  form.delete_waiter(waiter)
   name.promote()
 end
-if refuse > 0 then
-  name.bury(id, name.now + refuse)
-end
+if refuse > 0 then form.bury(id, name.now + refuse) end
 name.save_name()
 return (hold or waiter) and 1 or 0

@@ -9,12 +9,13 @@ local taken                      -- the token that this script has taken last
 local exhausted = false          -- the counter is at its end
 local keep_lists                 -- set by index.lua: what to write before an error ends the script
 
--- foreign ends the script because of data that it did not write.
-local function foreign(what)
-  if keep_lists then
-    keep_lists()
+-- expect returns a value. If it is false or nil it ends the script, because of data that it did not write.
+local function expect(value, what)
+  if not value then
+    if keep_lists then keep_lists() end
+    error({err = 'DLOCKFOREIGN ' .. what})
   end
-  error({err = 'DLOCKFOREIGN ' .. what})
+  return value
 end
 
 -- take issues a token and reserves the numbers before it. It returns the first number, and how many
@@ -33,9 +34,7 @@ local function take(time, tokens)
   if #before == #token and before < token and string.match(before, '^%d+$') then
     taken = token
     local reserved = math.min(token - before, tokens)
-    if reserved == 1 then
-      return token, tokens - 1
-    end
+    if reserved == 1 then return token, tokens - 1 end
     return string.format('%.0f', token - reserved + 1), tokens - reserved
   end
   -- The counter is not behind the clock, or is no counter.
@@ -43,9 +42,7 @@ local function take(time, tokens)
   if not number or number >= most - tokens then
     call('SET', counter, before)
     exhausted = true
-    if not number then
-      foreign('the token counter')
-    end
+    expect(number, 'the token counter')
     return nil
   end
   taken = string.format('%.0f', math.max(number + 1, tonumber(token)))
@@ -57,8 +54,5 @@ end
 local function last_token(tokens)
   local last = string.match(call('GET', counter) or '0', '^%d+$')
   last = last and tonumber(last)
-  if not last or last >= most - tokens then
-    foreign('the token counter')
-  end
-  return last
+  return expect(last and last < most - tokens and last, 'the token counter')
 end

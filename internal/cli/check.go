@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/postgres"
+	"github.com/dlock-go/dlock/store/redis"
+)
+
+var checkCommand = command{
+	name: "check", short: "look for settings of the store that endanger locks",
+	long: `Prints a line for each thing that costs locks now or later, and what to do about it. It takes and
+releases a lock of a random name. The exit status is 1 if there is anything to say.
+`,
+	setup: func(p *Program, f *flag.FlagSet) action {
+		s := p.storeFlag(f)
+		asJSON := f.Bool("json", false, "print one JSON object for each warning")
+		limit := f.Duration("timeout", 30*time.Second, "give up after this `duration`")
+		return func(ctx context.Context, args []string) (int, error) {
+			if len(args) > 0 {
+				return 0, usage("unexpected argument %q", args[0])
+			}
+			urls, err := s.resolve()
+			if err != nil {
+				return 0, err
+			}
+			ctx, cancel := context.WithTimeout(ctx, *limit)
+			defer cancel()
+			var found []warning
+			for i, url := range strings.Fields(urls) {
+				st, err := p.Open(ctx, url)
+				if err != nil {
+					return 0, err
+				}
+				for _, w := range checkStore(ctx, st) {
+					if w.Server == "" && i > 0 {
+						w.Server = fmt.Sprint("server ", i+1)
+					}
+					found = append(found, w)
+				}
+				st.Close()
+			}
+			return p.report(found, *asJSON)
+		}
+	},
+}
+
+// warning is one thing that a check found.
+type warning struct {
+	Topic  string `json:"topic"`
+	Server string `json:"server,omitempty"`
+	Text   string `json:"text"`
+}
+
+// checkStore asks a store that has a Check of its own. Of the others it takes and releases a
+// lock.
+func checkStore(ctx context.Context, st store.Store) (found []warning) {
+	switch st := st.(type) {
+	case *redis.Store:
+		for _, w := range st.Check(ctx) {
+			found = append(found, warning{w.Topic, w.Node, w.Text})
+		}
+	case *postgres.Store:
+		for _, w := range st.Check(ctx) {
+			found = append(found, warning{Topic: w.Topic, Text: w.Text})
+		}
+	default:
+		if err := tryLock(ctx, st); err != nil {
+			found = append(found, warning{Topic: "rights", Text: fmt.Sprintf("a lock cannot be taken and released: %v", err)})
+		}
+	}
+	return found
+}
+
+func (p *Program) report(found []warning, asJSON bool) (int, error) {
+	for _, w := range found {
+		if asJSON {
+			if err := p.printJSON(w); err != nil {
+				return 0, err
+			}
+			continue
+		}
+		where := w.Topic
+		if w.Server != "" {
+			where += " (" + w.Server + ")"
+		}
+		if err := oneLine(p.Stdout, where, w.Text); err != nil {
+			return 0, err
+		}
+	}
+	if len(found) > 0 {
+		return exitNo, nil
+	}
+	if !asJSON {
+		fmt.Fprintln(p.Stdout, "nothing found that endangers locks")
+	}
+	return exitOK, nil
+}
+
+func oneLine(w io.Writer, where, text string) error {
+	_, err := fmt.Fprintf(w, "%s: %s\n", where, label(strings.ReplaceAll(text, "\n", "; ")))
+	return err
+}
+
+// tryLock takes a lock of a random name and gives it back.
+func tryLock(ctx context.Context, st store.Store) error {
+	client, err := dlock.New(st, nil)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	hold, err := client.Mutex("dlock check " + rand.Text()).LockContext(ctx)
+	if err != nil {
+		return err
+	}
+	return hold.Unlock()
+}

@@ -1,0 +1,38 @@
+//go:build !(linux || darwin || freebsd || netbsd || openbsd || dragonfly)
+
+package cli
+
+import (
+	"flag"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// Systems without process groups: the command alone is ended, without a warning before it.
+var (
+	endingSignals = []os.Signal{os.Interrupt, syscall.SIGTERM}
+	otherSignals  []os.Signal
+	errNoFile     = fs.ErrNotExist
+)
+
+type terminal struct{}
+
+func (*terminal) takeBack()            {}
+func (*terminal) keepRunning(_, _ int) {}
+
+func (c *child) group(io.Reader) *terminal { return nil }
+func (c *child) terminate()                {}
+func (c *child) kill()                     { c.cmd.Process.Kill() }
+func (c *child) pass(s os.Signal)          { c.cmd.Process.Signal(s) }
+func (c *child) status() int               { return c.cmd.ProcessState.ExitCode() }
+
+// guard needs process groups.
+type guard struct{}
+
+func startGuard(string) (*guard, error) { return nil, nil }
+func (*guard) group() (int, error)      { return 0, nil }
+func (*guard) dismiss()                 {}
+
+var guardCommand = command{name: "guard", hidden: true, setup: func(p *Program, f *flag.FlagSet) action { return nil }}

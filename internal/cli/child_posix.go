@@ -1,0 +1,65 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package cli
+
+import (
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// endingSignals go to all processes of the command, as from a terminal: a shell that ends
+// by SIGTERM leaves what it runs behind, which would go on without the lock.
+var endingSignals = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM}
+
+// otherSignals go to the command alone: most programs end by one that they do not expect.
+var otherSignals = []os.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH}
+
+var errNoFile = fs.ErrNotExist
+
+// group puts the command into the guard's process group or one of its own, and gives the terminal to the
+// group if stdin is a terminal that this process may read.
+func (c *child) group(stdin io.Reader) *terminal {
+	c.cmd.SysProcAttr = dieWithParent(&syscall.SysProcAttr{Setpgid: true, Pgid: c.leader})
+	t := terminalOf(stdin)
+	if t != nil {
+		c.cmd.SysProcAttr.Foreground = true
+		c.cmd.SysProcAttr.Ctty = int(t.file.Fd())
+	}
+	return t
+}
+
+func (c *child) signalGroup(s syscall.Signal) {
+	syscall.Kill(-c.leader, s)
+	// A shell with job control has left the group.
+	if group, err := syscall.Getpgid(c.cmd.Process.Pid); err == nil && group != c.leader {
+		c.cmd.Process.Signal(s)
+	}
+}
+
+func (c *child) terminate() {
+	c.signalGroup(syscall.SIGTERM)
+	c.signalGroup(syscall.SIGCONT) // a stopped process does not act on SIGTERM
+}
+
+func (c *child) kill() { c.signalGroup(syscall.SIGKILL) }
+
+func (c *child) pass(s os.Signal) {
+	for _, ending := range endingSignals {
+		if s == ending {
+			c.signalGroup(s.(syscall.Signal))
+			return
+		}
+	}
+	c.cmd.Process.Signal(s)
+}
+
+// status is the exit status of the command.
+func (c *child) status() int {
+	w, ok := c.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if ok && w.Signaled() {
+		return exitSignal + int(w.Signal())
+	}
+	return c.cmd.ProcessState.ExitCode()
+}

@@ -1,0 +1,408 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/memory"
+)
+
+// shell is a place to call dlock in, on one memory store.
+type shell struct {
+	t      *testing.T
+	locks  *memory.Store
+	client *dlock.Client
+	env    map[string]string
+	stdin  string
+	ctx    context.Context
+}
+
+func newShell(t *testing.T) *shell {
+	locks := memory.New()
+	client, err := dlock.New(locks, &dlock.Options{Label: "host-a/1"})
+	require.NoError(t, err)
+	t.Cleanup(func() { client.Close(); locks.Close() })
+	return &shell{t: t, locks: locks, client: client, env: map[string]string{"DLOCK_STORE": "test://"}, ctx: t.Context()}
+}
+
+// keptOpen is a handle that a command may close without an effect on the others.
+type keptOpen struct{ *memory.Store }
+
+func (keptOpen) Close() error { return nil }
+
+func (s *shell) program() *Program {
+	return &Program{
+		Stdin: strings.NewReader(s.stdin), Context: s.ctx,
+		Getenv:  func(name string) string { return s.env[name] },
+		Environ: func() []string { return []string{"PATH=/usr/bin:/bin"} },
+		Open: func(_ context.Context, url string) (store.Store, error) {
+			if url != "test://" {
+				return openStore(s.ctx, url)
+			}
+			return keptOpen{s.locks}, nil
+		},
+	}
+}
+
+// sharedBuffer is a buffer for several goroutines.
+type sharedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *sharedBuffer) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(b)
+}
+
+func (s *sharedBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+func (s *shell) dlock(args ...string) (status int, stdout, stderr string) {
+	s.t.Helper()
+	var out, errs sharedBuffer
+	p := s.program()
+	p.Stdout, p.Stderr = &out, &errs
+	status = p.Run(args)
+	return status, out.String(), errs.String()
+}
+
+func (s *shell) hold(name string) *dlock.Hold {
+	s.t.Helper()
+	hold, err := s.client.Mutex(name).LockContext(s.t.Context())
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { hold.Unlock() })
+	return hold
+}
+
+func TestWrongArgumentsFail(t *testing.T) {
+	s := newShell(t)
+	for _, args := range [][]string{
+		{}, {"nonsense"}, {"run"}, {"run", "name"}, {"run", "name", "--"}, {"run", "--nonsense", "n", "true"},
+		{"run", "--try", "--wait=1s", "n", "true"}, {"run", "--wait=-1s", "n", "true"}, {"run", "--grace=1m", "n", "true"},
+		{"run", "--ttl=1ns", "n", "true"}, {"run", "", "true"}, {"list", "a", "b"}, {"list", "--limit=-1"}, {"inspect"},
+		{"inspect", "a", "b"}, {"watch", "--every=1ms"}, {"break"}, {"break", "--json", "a"}, {"check", "x"}, {"ui", "x"},
+		{"ui", "--token-file=/nonexistent"}, {"completion"}, {"completion", "cmd"}, {"help", "nonsense"}, {"list", "--store=http://x"},
+		{"list", "--store", "redis://a http://secret"},
+	} {
+		status, _, stderr := s.dlock(args...)
+		assert.Equal(t, exitFailed, status, "%q", args)
+		assert.NotEmpty(t, stderr, "%q", args)
+		assert.NotContains(t, stderr, "secret")
+	}
+	s.env = nil
+	status, _, stderr := s.dlock("list")
+	assert.Equal(t, exitFailed, status)
+	assert.Contains(t, stderr, "DLOCK_STORE")
+}
+
+func TestHelpShowsEveryCommandAndFlag(t *testing.T) {
+	s := newShell(t)
+	_, out, _ := s.dlock("help")
+	for _, c := range shown() {
+		assert.Contains(t, out, c.short)
+		_, ofCommand, _ := s.dlock("help", c.name)
+		status, same, _ := s.dlock(c.name, "--help")
+		assert.Equal(t, exitOK, status)
+		assert.Equal(t, ofCommand, same)
+		for _, flag := range flagsOf(&Program{}, c) {
+			assert.Contains(t, ofCommand, flag)
+		}
+	}
+	assert.NotContains(t, out, "guard")
+}
+
+func TestListAndInspect(t *testing.T) {
+	s := newShell(t)
+	_, out, _ := s.dlock("inspect", "a")
+	assert.Equal(t, "a is free\n", out)
+	hold := s.hold("a")
+	s.hold("b\x1b[2J")
+
+	status, out, _ := s.dlock("list")
+	assert.Equal(t, exitOK, status)
+	assert.Regexp(t, `(?m)^LOCK +MODE +HOLDER +WAITERS +LEASE$`, out)
+	assert.Regexp(t, `(?m)^a +exclusive +host-a/1 +0 +29s|30s$`, out)
+	assert.Contains(t, out, `"b\x1b[2J"`, "a name could write to the terminal")
+	_, out, _ = s.dlock("list", "--names", "B")
+	assert.Equal(t, "\"b\\x1b[2J\"\n", out)
+	_, out, errs := s.dlock("list", "--limit=1", "--names")
+	assert.Equal(t, "a\n", out)
+	assert.Contains(t, errs, "1 more")
+
+	_, out, _ = s.dlock("inspect", "a", "--json")
+	var lock struct {
+		Name, Key string
+		Holders   []struct{ Token, Label, Mode string }
+	}
+	require.NoError(t, json.Unmarshal([]byte(out), &lock))
+	assert.Equal(t, "YQ", lock.Key)
+	assert.Equal(t, fmt.Sprint(hold.Token()), lock.Holders[0].Token)
+	_, out, _ = s.dlock("inspect", "a")
+	assert.Contains(t, out, fmt.Sprint(hold.Token()))
+	assert.Contains(t, out, "a: 1 holder, 0 waiters")
+	_, out, _ = s.dlock("list", "--json")
+	assert.Equal(t, 2, strings.Count(out, "\n"))
+}
+
+func TestBreakAsks(t *testing.T) {
+	s := newShell(t)
+	s.hold("a")
+	for _, answer := range []string{"", "n\n", "yesterday\n"} {
+		s.stdin = answer
+		status, out, _ := s.dlock("break", "a")
+		assert.Equal(t, exitNo, status)
+		assert.Contains(t, out, "host-a/1", "the question does not show the holder")
+		assert.Contains(t, out, "Not broken.")
+	}
+	state, err := s.client.Inspect(t.Context(), "a")
+	require.NoError(t, err)
+	require.Len(t, state.Holders, 1)
+
+	s.stdin = "y\n"
+	status, out, _ := s.dlock("break", "a")
+	assert.Equal(t, exitOK, status)
+	assert.Contains(t, out, "a: 1 hold broken")
+	status, _, _ = s.dlock("break", "a")
+	assert.Equal(t, exitNo, status, "nothing was held")
+
+	s.stdin = ""
+	s.hold("b")
+	status, out, _ = s.dlock("break", "--yes", "--json", "b")
+	assert.Equal(t, exitOK, status)
+	assert.JSONEq(t, `{"name":"b","key":"Yg","broken":1}`, out)
+	status, _, _ = s.dlock("break", "--yes", "b")
+	assert.Equal(t, exitNo, status)
+}
+
+// changing is a standard input that answers when another owner has got the lock.
+type changing struct {
+	before func()
+	answer *strings.Reader
+}
+
+func (c changing) Read(b []byte) (int, error) {
+	c.before()
+	return c.answer.Read(b)
+}
+
+func TestBreakOfAnotherHolderIsRefused(t *testing.T) {
+	s := newShell(t)
+	hold := s.hold("a")
+	var out bytes.Buffer
+	p := s.program()
+	p.Stdin = changing{func() { hold.Unlock(); s.hold("a") }, strings.NewReader("y\n")}
+	p.Stdout, p.Stderr = &out, &out
+	assert.Equal(t, exitNo, p.Run([]string{"break", "a"}))
+	assert.Contains(t, out.String(), "the holders have changed")
+}
+
+// steps is a standard output that does the next step after each write.
+type steps struct {
+	bytes.Buffer
+	then []func()
+}
+
+func (s *steps) Write(b []byte) (int, error) {
+	n, err := s.Buffer.Write(b)
+	if len(s.then) > 0 {
+		s.then[0]()
+		s.then = s.then[1:]
+	}
+	return n, err
+}
+
+func TestWatchPrintsChanges(t *testing.T) {
+	for _, args := range [][]string{{"watch", "a", "--every=100ms", "--json"}, {"watch", "--every=100ms", "--json"}} {
+		s := newShell(t)
+		hold := s.hold("a")
+		ctx, cancel := context.WithCancel(t.Context())
+		out := &steps{then: []func(){func() { hold.Unlock() }, cancel}}
+		p := s.program()
+		p.Stdout, p.Context = out, ctx
+		assert.Equal(t, exitOK, p.Run(args))
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		require.Len(t, lines, 2)
+		assert.Contains(t, lines[0], `"label":"host-a/1"`)
+		assert.NotContains(t, lines[1], `"label":"host-a/1"`)
+	}
+	s := newShell(t)
+	s.hold("a")
+	ctx, cancel := context.WithCancel(t.Context())
+	out := &steps{then: []func(){cancel}}
+	p := s.program()
+	p.Stdout, p.Context = out, ctx
+	assert.Equal(t, exitOK, p.Run([]string{"watch", "a"}))
+	assert.Contains(t, out.String(), "SEEN FOR")
+}
+
+func TestCheckOfAStoreWithoutOneTakesALock(t *testing.T) {
+	s := newShell(t)
+	status, out, _ := s.dlock("check")
+	assert.Equal(t, exitOK, status)
+	assert.Contains(t, out, "nothing found")
+	s.locks.Close()
+	status, out, _ = s.dlock("check", "--json")
+	assert.Equal(t, exitNo, status)
+	assert.Contains(t, out, `"topic":"rights"`)
+}
+
+func TestCompletionNamesAllCommands(t *testing.T) {
+	s := newShell(t)
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		status, out, _ := s.dlock("completion", shell)
+		assert.Equal(t, exitOK, status)
+		for _, c := range shown() {
+			assert.Contains(t, out, c.name, shell)
+		}
+		if shell == "bash" {
+			assert.NoError(t, exec.Command("bash", "-n", "-c", out).Run())
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	s := newShell(t)
+	_, out, _ := s.dlock("--version")
+	assert.Regexp(t, `^dlock .+, go1\.`, out)
+	_, out, _ = s.dlock("version", "--json")
+	assert.Contains(t, out, `"version"`)
+}
+
+func TestOwnerOfANestedRun(t *testing.T) {
+	outer, other := dlock.NewOwner(), dlock.NewOwner()
+	env := func(variables ...string) func(string) string {
+		return func(name string) string {
+			for _, v := range variables {
+				if value, ok := strings.CutPrefix(v, name+"="); ok {
+					return value
+				}
+			}
+			return ""
+		}
+	}
+	owner, err := ownerFor("a", env())
+	require.NoError(t, err)
+	assert.NotEqual(t, outer, owner)
+	owner, err = ownerFor("a", env("DLOCK_OWNER="+outer.String()))
+	require.NoError(t, err)
+	assert.Equal(t, outer, owner)
+	held := env("DLOCK_OWNER="+other.String(), "DLOCK_HELD=a="+outer.String()+"&b%26="+other.String())
+	owner, err = ownerFor("a", held)
+	require.NoError(t, err)
+	assert.Equal(t, outer, owner)
+	owner, err = ownerFor("b&", held)
+	require.NoError(t, err)
+	assert.Equal(t, other, owner)
+	owner, err = ownerFor("c", held)
+	require.NoError(t, err)
+	assert.NotContains(t, []dlock.Owner{outer, other}, owner, "two runs of other names inside one would not exclude each other")
+	_, err = ownerFor("a", env("DLOCK_OWNER=nonsense"))
+	_, wrong := errors.AsType[errUsage](err)
+	assert.True(t, wrong)
+}
+
+func TestRunPassesStreamsStatusAndVariables(t *testing.T) {
+	s := newShell(t)
+	s.stdin = "input"
+	status, out, _ := s.dlock("run", "a", "--ttl=10s", "--", "sh", "-c", `cat; echo " $DLOCK_NAME"; exit 7`)
+	assert.Equal(t, 7, status)
+	assert.Equal(t, "input a\n", out)
+	status, _, _ = s.dlock("run", "a", "sh", "-c", "kill -TERM $$")
+	assert.Equal(t, 128+15, status)
+	status, _, _ = s.dlock("run", "a", "no-such-command-here")
+	assert.Equal(t, exitNotFound, status)
+	status, _, _ = s.dlock("run", "a", t.TempDir())
+	assert.Equal(t, exitNotRun, status)
+	status, _, _ = s.dlock("run", "a", filepath.Join(t.TempDir(), "missing"))
+	assert.Equal(t, exitNotFound, status)
+	status, out, _ = s.dlock("run", "a", "echo", "--", "--try")
+	assert.Equal(t, exitOK, status)
+	assert.Equal(t, "-- --try\n", out)
+	state, err := s.client.Inspect(t.Context(), "a")
+	require.NoError(t, err)
+	assert.Empty(t, state.Holders)
+}
+
+func TestRunWaitsAsItIsTold(t *testing.T) {
+	s := newShell(t)
+	hold := s.hold("a")
+	status, _, errs := s.dlock("run", "--try", "a", "true")
+	assert.Equal(t, exitBusy, status)
+	assert.Contains(t, errs, "held")
+	status, _, _ = s.dlock("run", "--wait=50ms", "a", "true")
+	assert.Equal(t, exitBusy, status)
+	status, _, _ = s.dlock("run", "--try", "--shared", "a", "true")
+	assert.Equal(t, exitBusy, status)
+	require.NoError(t, hold.Unlock())
+	reader, err := s.client.RWMutex("a").RLockContext(t.Context())
+	require.NoError(t, err)
+	defer reader.Unlock()
+	status, _, _ = s.dlock("run", "--try", "--shared", "a", "true")
+	assert.Equal(t, exitOK, status)
+}
+
+func TestRunKillsTheCommandWhenTheLockIsBroken(t *testing.T) {
+	s := newShell(t)
+	go func() {
+		for t.Context().Err() == nil {
+			if n, _ := s.client.Break(t.Context(), "a"); n > 0 {
+				return
+			}
+		}
+	}()
+	began := time.Now()
+	status, _, errs := s.dlock("run", "--ttl=300ms", "a", "sleep", "60")
+	assert.Equal(t, exitLost, status)
+	assert.Contains(t, errs, "is lost")
+	assert.Less(t, time.Since(began), 30*time.Second)
+}
+
+func TestGuardIsDismissedByOneWord(t *testing.T) {
+	assert.True(t, wasDismissed(strings.NewReader("done\n")))
+	assert.False(t, wasDismissed(strings.NewReader("")), "dlock run was killed")
+	assert.False(t, wasDismissed(strings.NewReader("don")))
+}
+
+func TestPageOnLoopbackIsForLoopbackNames(t *testing.T) {
+	page := localOnly(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {}))
+	for host, want := range map[string]int{
+		"localhost:7070": 200, "127.0.0.1:7070": 200, "[::1]:7070": 200, "evil.example:7070": 403, "10.0.0.1": 403,
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Host = host
+		w := httptest.NewRecorder()
+		page.ServeHTTP(w, r)
+		assert.Equal(t, want, w.Code, host)
+	}
+}
+
+func TestPageServesUntilItsContextEnds(t *testing.T) {
+	s := newShell(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	s.ctx = ctx
+	cancel()
+	status, out, _ := s.dlock("ui", "--listen=127.0.0.1:0")
+	assert.Equal(t, exitOK, status)
+	assert.Contains(t, out, "http://127.0.0.1:")
+}

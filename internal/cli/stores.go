@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/etcd"
+	"github.com/dlock-go/dlock/store/postgres"
+	"github.com/dlock-go/dlock/store/redis"
+	"github.com/dlock-go/dlock/store/zookeeper"
+)
+
+// openers say how each kind of store is opened, by the scheme of its URL.
+var openers = map[string]func(ctx context.Context, url string) (store.Store, error){
+	"redis":      openRedis,
+	"rediss":     openRedis,
+	"etcd":       func(_ context.Context, url string) (store.Store, error) { return etcd.Open(url) },
+	"postgres":   openPostgres,
+	"postgresql": openPostgres,
+	"zk":         func(_ context.Context, url string) (store.Store, error) { return zookeeper.Open(url) },
+}
+
+func openRedis(_ context.Context, url string) (store.Store, error) { return redis.Open(url) }
+
+func openPostgres(ctx context.Context, url string) (store.Store, error) {
+	return postgres.Open(ctx, url)
+}
+
+// openStore opens the store of a URL, or a quorum of the Redis servers of several URLs with
+// spaces between them. Errors do not repeat the URL, which may have a password in it.
+func openStore(ctx context.Context, url string) (store.Store, error) {
+	urls := strings.Fields(url)
+	if len(urls) > 1 {
+		for _, u := range urls {
+			if scheme := schemeOf(u); scheme != "redis" && scheme != "rediss" {
+				return nil, fmt.Errorf("several URLs are a quorum of Redis servers, and one of them has the scheme %q", scheme)
+			}
+		}
+		return redis.OpenQuorum(urls...)
+	}
+	open, ok := openers[schemeOf(url)]
+	if !ok {
+		return nil, fmt.Errorf("the URL of the store begins with none of %s", schemes())
+	}
+	return open(ctx, strings.TrimSpace(url))
+}
+
+func schemeOf(url string) string {
+	scheme, _, _ := strings.Cut(strings.TrimSpace(url), "://")
+	return scheme
+}
+
+// schemes lists what openStore knows, for people.
+func schemes() string {
+	return strings.Join(slices.Sorted(maps.Keys(openers)), "://, ") + "://"
+}
+
+// storeFlag is the flag --store, which most commands have.
+type storeFlag struct {
+	p   *Program
+	url string
+}
+
+func (p *Program) storeFlag(f *flag.FlagSet) *storeFlag {
+	s := &storeFlag{p: p}
+	f.StringVar(&s.url, "store", "", "`URL` of the store, instead of DLOCK_STORE; several URLs of Redis with spaces between them are a quorum")
+	return s
+}
+
+// resolve returns the URL of the flag or of the environment.
+func (s *storeFlag) resolve() (string, error) {
+	url := s.url
+	if url == "" {
+		url = s.p.Getenv("DLOCK_STORE")
+	}
+	if strings.TrimSpace(url) == "" {
+		return "", usage("there is no store: give --store URL, or set DLOCK_STORE, to redis://localhost:6379 for example")
+	}
+	return url, nil
+}
+
+// open opens the store.
+func (s *storeFlag) open(ctx context.Context) (store.Store, error) {
+	url, err := s.resolve()
+	if err != nil {
+		return nil, err
+	}
+	return s.p.Open(ctx, url)
+}
+
+// client opens the store and a client on it. close ends both.
+func (s *storeFlag) client(ctx context.Context, o *dlock.Options) (c *dlock.Client, end func(), err error) {
+	st, err := s.open(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err = dlock.New(st, o)
+	if err != nil {
+		st.Close()
+		return nil, nil, err
+	}
+	return c, func() { c.Close(); st.Close() }, nil
+}

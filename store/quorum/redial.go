@@ -1,0 +1,294 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock/store"
+)
+
+const (
+	// firstRedial and lastRedial are the pauses before a server that cannot be
+	// reached is tried again.
+	firstRedial = 50 * time.Millisecond
+	lastRedial  = 2 * time.Second
+	// stragglers is how long AwaitMajority waits for a minority that does not answer.
+	stragglers = time.Second
+	// hangUp is how long Close waits for a connection that is being opened.
+	hangUp = time.Second
+)
+
+// Redialer is a store whose server may be down when it is opened, as nodes of a quorum
+// may. It connects in the background, and goes on trying until it has; before that
+// all of its calls fail with an error that says why, as calls do when a server is
+// down. After that it passes calls on to the store. It is safe for concurrent use.
+type Redialer struct {
+	open    func() (Dialed, error)
+	minTTL  time.Duration
+	closing chan struct{}
+	tried   chan struct{} // closed after the first try
+	done    chan struct{} // closed when connected, or closed
+
+	mu     sync.Mutex
+	store  Dialed                        // nil: not connected
+	err    error                         // of the last try
+	sinks  map[*func(store.Event)]func() // what ends each of them at the store
+	closed bool
+}
+
+var (
+	_ store.Store       = (*Redialer)(nil)
+	_ store.Breaker     = (*Redialer)(nil)
+	_ store.Lister      = (*Redialer)(nil)
+	_ store.TokenRaiser = (*Redialer)(nil)
+	_ store.Incarnator  = (*Redialer)(nil)
+	_ store.Voter       = (*Redialer)(nil)
+)
+
+// Dialed is what a node of a quorum that may be down has to be once it is connected.
+type Dialed interface {
+	store.Store
+	store.Breaker
+	store.Lister
+	store.TokenRaiser
+	store.Incarnator
+}
+
+// Redial returns a handle on the store that open connects to, at once and whether or not it can be
+// reached. It calls open until that succeeds. MinTTL is that of the store, which is asked for it before
+// it is connected.
+func Redial(open func() (Dialed, error), minTTL time.Duration) *Redialer {
+	r := &Redialer{
+		open: open, minTTL: minTTL,
+		closing: make(chan struct{}), tried: make(chan struct{}), done: make(chan struct{}),
+		err: errors.New("quorum: not connected yet"), sinks: make(map[*func(store.Event)]func()),
+	}
+	go r.connect()
+	return r
+}
+
+// connect tries until it is connected or closed.
+func (r *Redialer) connect() {
+	defer close(r.done)
+	for pause := firstRedial; ; pause = min(2*pause, lastRedial) {
+		s, err := r.open()
+		over := r.opened(s, err)
+		if pause == firstRedial {
+			close(r.tried)
+		}
+		if over {
+			return
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-r.closing:
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// opened notes what came of a try, and reports whether it was the last.
+func (r *Redialer) opened(s Dialed, err error) (over bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		r.err = err
+		return r.closed
+	}
+	if r.closed {
+		go s.Close() // not under the lock, for it takes a round trip
+		return true
+	}
+	r.store, r.err = s, nil
+	for sink := range r.sinks {
+		r.sinks[sink] = s.Listen(*sink)
+	}
+	return true
+}
+
+// now returns the store, or why there is none.
+func (r *Redialer) now() (Dialed, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.closed:
+		return nil, store.ErrClosed
+	case r.store == nil:
+		// What is certain of a try to connect is not of the call.
+		return nil, fmt.Errorf("quorum: not connected: %v", r.err)
+	}
+	return r.store, nil
+}
+
+// Acquire implements [store.Store].
+func (r *Redialer) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
+	s, err := r.now()
+	if err != nil {
+		return store.Grant{}, err
+	}
+	return s.Acquire(ctx, req)
+}
+
+// Renew implements [store.Store].
+func (r *Redialer) Renew(ctx context.Context, holds []store.Ref) []error {
+	s, err := r.now()
+	if err != nil {
+		results := make([]error, len(holds))
+		for i := range results {
+			results[i] = err
+		}
+		return results
+	}
+	return s.Renew(ctx, holds)
+}
+
+// Release implements [store.Store].
+func (r *Redialer) Release(ctx context.Context, ref store.Ref) error {
+	s, err := r.now()
+	if err != nil {
+		return err
+	}
+	return s.Release(ctx, ref)
+}
+
+// RaiseToken implements [store.TokenRaiser].
+func (r *Redialer) RaiseToken(ctx context.Context, ref store.Ref, token uint64, tokens int) (uint64, error) {
+	s, err := r.now()
+	if err != nil {
+		return 0, err
+	}
+	return s.RaiseToken(ctx, ref, token, tokens)
+}
+
+// Incarnation implements [store.Incarnator].
+func (r *Redialer) Incarnation(ctx context.Context) (id string, age time.Duration, err error) {
+	s, err := r.now()
+	if err != nil {
+		return "", 0, err
+	}
+	return s.Incarnation(ctx)
+}
+
+// Vote implements [store.Voter], if the store is one.
+func (r *Redialer) Vote(ctx context.Context, req store.Request, token uint64) (store.Vote, error) {
+	s, err := r.now()
+	if err != nil {
+		return store.Vote{}, err
+	}
+	if voter, ok := s.(store.Voter); ok {
+		return voter.Vote(ctx, req, token)
+	}
+	return store.Vote{}, store.ErrUnsupported
+}
+
+// Inspect implements [store.Store].
+func (r *Redialer) Inspect(ctx context.Context, name string) (store.State, error) {
+	s, err := r.now()
+	if err != nil {
+		return store.State{}, err
+	}
+	return s.Inspect(ctx, name)
+}
+
+// Break implements [store.Breaker].
+func (r *Redialer) Break(ctx context.Context, name string) (int, error) {
+	s, err := r.now()
+	if err != nil {
+		return 0, err
+	}
+	return s.Break(ctx, name)
+}
+
+// List implements [store.Lister].
+func (r *Redialer) List(ctx context.Context) ([]string, error) {
+	s, err := r.now()
+	if err != nil {
+		return nil, err
+	}
+	return s.List(ctx)
+}
+
+// Listen implements [store.Store].
+func (r *Redialer) Listen(sink func(store.Event)) (stop func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := &sink
+	r.sinks[key] = func() {}
+	if r.store != nil {
+		r.sinks[key] = r.store.Listen(sink)
+	}
+	return func() {
+		r.mu.Lock()
+		end := r.sinks[key]
+		delete(r.sinks, key)
+		r.mu.Unlock()
+		if end != nil {
+			end()
+		}
+	}
+}
+
+// MinTTL implements [store.Store].
+func (r *Redialer) MinTTL() time.Duration { return r.minTTL }
+
+// Close implements [store.Store]. If a connection is just being opened it waits
+// for that, a second at most; what is opened later is closed at once.
+func (r *Redialer) Close() error {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return nil
+	}
+	r.closed = true
+	s := r.store
+	r.mu.Unlock()
+	close(r.closing)
+	timer := time.NewTimer(hangUp)
+	defer timer.Stop()
+	select {
+	case <-r.done:
+	case <-timer.C:
+	}
+	if s != nil {
+		return s.Close()
+	}
+	return nil
+}
+
+// AwaitMajority waits until each node has been tried once, or a majority is connected and the others
+// had their time. With no majority it returns the errors of all.
+func AwaitMajority(nodes []*Redialer) error {
+	tried := make(chan *Redialer, len(nodes))
+	for _, n := range nodes {
+		go func() { <-n.tried; tried <- n }()
+	}
+	var errs []error
+	var late <-chan time.Time
+	connected := 0
+	for i := range nodes {
+		select {
+		case n := <-tried:
+			if _, err := n.now(); err == nil {
+				connected++
+			} else {
+				errs = append(errs, err)
+			}
+		case <-late:
+			return nil
+		}
+		if connected > len(nodes)/2 && late == nil && i < len(nodes)-1 {
+			timer := time.NewTimer(stragglers)
+			defer timer.Stop()
+			late = timer.C
+		}
+	}
+	if connected > len(nodes)/2 || len(nodes) == 0 {
+		return nil
+	}
+	return fmt.Errorf("no majority of the servers can be reached: %w", errors.Join(errs...))
+}

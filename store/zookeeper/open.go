@@ -1,0 +1,139 @@
+package zookeeper
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/dlock-go/dlock/internal/storeurl"
+)
+
+// defaultSession is the session timeout that Open asks for. Locks do not depend
+// on it. It decides how soon a frozen server is left: after two thirds of it.
+const defaultSession = 6 * time.Second
+
+// ErrInvalidURL: [Open] was given something that is no URL of this store. The
+// error does not repeat the URL, which may contain a password.
+var ErrInvalidURL = storeurl.ErrInvalid
+
+// Open connects to the members of a URL and returns a handle, whose Close closes
+// the connection. It blocks until a member has answered, 10 seconds at most, and
+// fails if none does.
+//
+//	zk://[user:password@]host[:port][,host[:port]...][/root][?session_timeout=6s]
+//
+// User and password are for the scheme digest, and special characters in them are
+// percent-encoded. The nodes that the handle makes are then for that user alone.
+// root is as in [Options]. An unknown parameter is an error.
+func Open(url string) (*Store, error) {
+	u, err := storeurl.Parse(url, "2181", "zk")
+	if err != nil {
+		return nil, fmt.Errorf("zookeeper: %w", err)
+	}
+	session := u.Parameters.Duration("session_timeout")
+	if session == 0 {
+		session = defaultSession
+	}
+	if u.User == "" && u.Password != "" {
+		u.Parameters.Fail("a password needs a user")
+	}
+	if err := u.Parameters.Done(); err != nil {
+		return nil, fmt.Errorf("zookeeper: %w", err)
+	}
+	opts := &Options{}
+	if path := strings.TrimSuffix(u.Path, "/"); path != "" {
+		opts.Root = "/" + path
+	}
+	dial := func(network, address string, timeout time.Duration) (net.Conn, error) {
+		c, err := net.DialTimeout(network, address, timeout)
+		return &link{Conn: c, patience: session / 2}, err
+	}
+	conn, _, err := zk.Connect(u.Hosts, session, zk.WithLogger(silent{}), zk.WithLogInfo(false),
+		zk.WithDialer(dial), zk.WithHostProvider(&hosts{DNSHostProvider: zk.NewDNSHostProvider()}))
+	if err != nil {
+		return nil, fmt.Errorf("zookeeper: connect to %s: %w", strings.Join(u.Hosts, ", "), err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	defer cancel()
+	if u.User != "" {
+		opts.ACL = zk.AuthACL(zk.PermAll)
+		err = authorize(ctx, conn, u.User+":"+u.Password)
+	}
+	var s *Store
+	if err == nil {
+		s, err = newStore(ctx, conn, opts)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("zookeeper: connect to %s: %w", strings.Join(u.Hosts, ", "), err)
+	}
+	s.owned = true
+	return s, nil
+}
+
+// link is a connection that is given up if the server does not answer at all. The
+// client would wait for seven session timeouts, while other members serve.
+type link struct {
+	net.Conn
+	patience time.Duration
+	answered bool
+}
+
+// Read implements [net.Conn].
+func (l *link) Read(b []byte) (int, error) {
+	n, err := l.Conn.Read(b)
+	l.answered = l.answered || n > 0
+	return n, err
+}
+
+// SetReadDeadline implements [net.Conn].
+func (l *link) SetReadDeadline(t time.Time) error {
+	if first := time.Now().Add(l.patience); !l.answered && t.After(first) {
+		t = first
+	}
+	return l.Conn.SetReadDeadline(t)
+}
+
+// authorize gives the server a user's name and password.
+func authorize(ctx context.Context, conn *zk.Conn, user string) error {
+	done := make(chan error, 1)
+	go func() { done <- conn.AddAuth("digest", []byte(user)) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// silent drops what the client would log: what matters comes as an error.
+type silent struct{}
+
+// Printf implements [zk.Logger].
+func (silent) Printf(string, ...any) {}
+
+// hosts are the members. A connection that breaks after it has lasted for a while
+// is opened again at once. The client would wait for a second if there is one
+// address.
+type hosts struct {
+	*zk.DNSHostProvider
+	connected time.Time
+}
+
+// Connected implements [zk.HostProvider].
+func (h *hosts) Connected() {
+	h.connected = time.Now()
+	h.DNSHostProvider.Connected()
+}
+
+// Next implements [zk.HostProvider].
+func (h *hosts) Next() (server string, retryStart bool) {
+	server, retryStart = h.DNSHostProvider.Next()
+	lasted := !h.connected.IsZero() && time.Since(h.connected) > time.Second
+	h.connected = time.Time{}
+	return server, retryStart && !lasted
+}

@@ -1,0 +1,146 @@
+package zookeeper
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/model"
+)
+
+// A record's node has the bytes "dlz" and the version 1, the epoch and the moment
+// by which its deadlines were reckoned (an unsigned and a signed varint), its room
+// (12 bytes) and the encoded record of package store/model. Tokens that were
+// granted with the write of the record are written as provisional ones.
+const (
+	magic    = "dlz\x01"
+	roomSize = 12
+)
+
+const (
+	// tokensPerWrite is how many tokens a transaction may issue: the token of a
+	// transaction is its zxid times this.
+	tokensPerWrite = 1 << tokenBits
+	tokenBits      = 12
+
+	// provisional is the least token that stands for one of its own write. Final
+	// tokens are below it as long as there were fewer than half a million leaders.
+	provisional = 1 << 63
+)
+
+// snapshot is a record's node as it was when it was read or written. The zero
+// snapshot is a free name.
+type snapshot struct {
+	// room is the name of a child that the node has from its making to its end.
+	// It is random. A node that was deleted and made again may have the same
+	// version, but not the same room.
+	room    string
+	version int32
+
+	epoch uint64        // by whose leader's clock the deadlines are
+	now   time.Duration // the moment on that clock
+	body  []byte        // of package store/model
+
+	zxid    int64         // of the last write
+	written time.Duration // when that was, by the clock of its leader
+}
+
+// exists says whether there is a node.
+func (n *snapshot) exists() bool { return n.room != "" }
+
+// encode returns the data of the node.
+func (n *snapshot) encode() []byte {
+	b := append(make([]byte, 0, len(n.body)+40), magic...)
+	b = binary.AppendUvarint(b, n.epoch)
+	b = binary.AppendVarint(b, int64(n.now))
+	b = append(b, n.room...)
+	return append(b, n.body...)
+}
+
+// decode reads the data of a node. What is none of this package's is
+// [store.ErrForeignKey].
+func (n *snapshot) decode(data []byte) error {
+	if len(data) < len(magic) || string(data[:len(magic)-1]) != magic[:len(magic)-1] {
+		return store.ErrForeignKey
+	}
+	if data[len(magic)-1] != magic[len(magic)-1] {
+		return fmt.Errorf("%w: node of version %d", store.ErrForeignKey, data[len(magic)-1])
+	}
+	rest := data[len(magic):]
+	epoch, used := binary.Uvarint(rest)
+	if used > 0 {
+		rest = rest[used:]
+		n.epoch = epoch
+		var now int64
+		if now, used = binary.Varint(rest); used > 0 {
+			n.now, rest = time.Duration(now), rest[used:]
+		}
+	}
+	if used <= 0 || len(rest) < roomSize {
+		return fmt.Errorf("%w: malformed node", store.ErrForeignKey)
+	}
+	n.room, n.body = string(rest[:roomSize]), rest[roomSize:]
+	return nil
+}
+
+// record returns the record with final tokens, and with deadlines on the clock of
+// the present leader. Under another leader than the one that they were reckoned
+// by, an entry lasts as long from the write on as it had left, and the write is
+// taken to be as late as it can be. So an entry may live longer, and never less.
+func (n *snapshot) record(p present) (*model.Record, error) {
+	r := new(model.Record)
+	if !n.exists() {
+		return r, nil
+	}
+	if err := r.UnmarshalBinary(n.body); err != nil {
+		return nil, err
+	}
+	moved := time.Duration(0)
+	switch written := epochOf(n.zxid); {
+	case written != p.epoch:
+		moved = p.anchor - n.now
+	case n.epoch != p.epoch:
+		moved = n.written - n.now
+	}
+	r.Rebase(provisional, firstToken(n.zxid), moved)
+	return r, nil
+}
+
+// firstToken is the first token of a transaction.
+func firstToken(zxid int64) uint64 { return uint64(zxid) << tokenBits }
+
+// final is the token that a token of a write with that zxid stands for.
+func final(token uint64, zxid int64) uint64 {
+	if token < provisional {
+		return token
+	}
+	return firstToken(zxid) + (token - provisional)
+}
+
+// counter issues the provisional tokens of one write.
+type counter struct {
+	issued uint64
+	last   uint64 // not less than any token that was issued before the write
+}
+
+// Issue implements [model.Counter]. It leaves half of what there is for requests
+// that are granted in the same step.
+func (c *counter) Issue(n int) (first uint64, reserved int) {
+	left := tokensPerWrite - c.issued
+	take := min(uint64(n), max(left/2, min(left, 1)))
+	if take == 0 {
+		return 0, 0
+	}
+	first = provisional + c.issued
+	c.issued += take
+	return first, int(take)
+}
+
+// Last implements [model.Counter].
+func (c *counter) Last() uint64 {
+	if c.issued > 0 {
+		return provisional + c.issued - 1
+	}
+	return c.last
+}

@@ -1,0 +1,107 @@
+package zookeeper
+
+import (
+	"context"
+
+	"github.com/dlock-go/dlock/store"
+)
+
+// busyFor is how many operations read first after one that began again. Reading
+// costs a call, and beginning again two.
+const busyFor = 16
+
+// maxKnown bounds for how many names a handle remembers the record.
+const maxKnown = 20000
+
+// nameState is what a handle knows of a name. Its operations on a name go one
+// after the other, since side by side all but one would have to begin again.
+type nameState struct {
+	turn  chan struct{} // holds a value while an operation is under way
+	users int           // operations that have it or wait for it; guarded by Store.mu
+
+	// known is the record as it was last seen, or nil. It belongs to the operation
+	// that is under way.
+	known *snapshot
+
+	// busy is for how many operations more the record is read before it is written,
+	// as another handle has changed it lately.
+	busy int
+}
+
+// keep remembers a record for the next operation.
+func (n *nameState) keep(seen *snapshot) {
+	if seen.exists() {
+		n.known = seen
+	}
+}
+
+// lockName waits for the name's turn.
+func (s *Store) lockName(ctx context.Context, name string) (*nameState, error) {
+	s.mu.Lock()
+	state := s.names[name]
+	if state == nil {
+		state = &nameState{turn: make(chan struct{}, 1)}
+		s.names[name] = state
+	}
+	state.users++
+	s.mu.Unlock()
+	select {
+	case state.turn <- struct{}{}:
+		return state, nil
+	case <-ctx.Done():
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.left(name, state)
+		return nil, ctx.Err()
+	}
+}
+
+// unlockName ends an operation on the name.
+func (s *Store) unlockName(name string, state *nameState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.names) > maxKnown {
+		state.known, state.busy = nil, 0
+	}
+	s.left(name, state)
+	<-state.turn
+}
+
+// left forgets a name that no operation uses and of which nothing is known.
+func (s *Store) left(name string, state *nameState) {
+	state.users--
+	if state.users == 0 && state.known == nil && state.busy == 0 {
+		delete(s.names, name)
+	}
+}
+
+// run calls f on a goroutine of its own and returns when f does or ctx ends,
+// because the client's calls have no context.
+func (s *Store) run(ctx context.Context, f func() error) error {
+	if s.isClosed() {
+		return store.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		if s.ctx.Err() != nil && err != nil {
+			return errUnderWay
+		}
+		return err
+	case <-ctx.Done():
+	case <-s.ctx.Done():
+	}
+	select {
+	case err := <-done: // both at once: the answer counts
+		return err
+	default:
+	}
+	if s.ctx.Err() != nil {
+		return errUnderWay
+	}
+	return ctx.Err()
+}

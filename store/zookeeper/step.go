@@ -1,0 +1,261 @@
+package zookeeper
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/model"
+)
+
+const (
+	// maxTries bounds how often an operation begins again because another one was
+	// faster.
+	maxTries = 100
+
+	// maxAsks bounds how often the leader is asked for its clock in one step.
+	maxAsks = 3
+
+	// exactly is how exactly the leader's clock has to be known, unless leases are
+	// long.
+	exactly = 25 * time.Millisecond
+)
+
+// operation is what a call does to the record of a name.
+type operation struct {
+	name string
+
+	// do decides. It may be called several times; the last call counts.
+	do func(st *step) error
+
+	lease  time.Duration // that do gives, or 0
+	isFree bool          // it is likely that the name is free
+}
+
+// step is one try of an operation.
+type step struct {
+	record *model.Record
+	call   model.Call // Now is not later than the leader's clock
+
+	// slack is by how much Now may be behind the leader's clock. A lease that is
+	// to last for a TTL from the sending of its request gets that and the slack.
+	slack time.Duration
+
+	began time.Time
+	ends  time.Duration // when the first entry of the record dies that is alive
+
+	old, next *snapshot // next is nil if nothing changes
+	wakes     wakeChanges
+}
+
+// final is the token that this step issued, after its write.
+func (st *step) final(token uint64) uint64 {
+	if st.next == nil {
+		return token
+	}
+	return final(token, st.next.zxid)
+}
+
+// update carries out an operation: it reads the record, decides, and writes what
+// changed, provided that nothing was written meanwhile. Otherwise it begins again.
+// The result is the error of do, or one of the store. It returns when ctx ends;
+// what do has written must not be read then, since the operation may go on.
+//
+// A decision that changes nothing is made on a record that was read during the
+// operation. One that changes something may be made on an older one, as the
+// transaction compares.
+func (s *Store) update(ctx context.Context, op operation) error {
+	return s.run(ctx, func() error {
+		state, err := s.lockName(ctx, op.name)
+		if err != nil {
+			return err
+		}
+		defer s.unlockName(op.name, state)
+		return s.try(ctx, state, op)
+	})
+}
+
+// try is update with the name locked in this handle.
+func (s *Store) try(ctx context.Context, state *nameState, op operation) (err error) {
+	path := s.namePath(op.name)
+	old, fresh := state.known, false
+	state.known = nil // unless this goes well
+	switch {
+	case state.busy > 0:
+		state.busy--
+		if old, err = s.read(path, false); err != nil {
+			return err
+		}
+	case old == nil && op.isFree:
+		old = new(snapshot)
+	}
+	for n := 0; n < maxTries; n++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if old == nil {
+			if old, err = s.read(path, n == 0); err != nil {
+				return err
+			}
+			fresh = true
+		}
+		st, err := s.decide(old, op.lease)
+		if err != nil {
+			return err
+		}
+		answer := op.do(st)
+		if !s.changes(st) {
+			if fresh {
+				state.keep(old)
+				s.forget(&st.wakes)
+				return answer
+			}
+			if old, err = s.read(path, true); err != nil {
+				return err
+			}
+			fresh = true
+			continue
+		}
+		err = s.commit(state, op, st.old, st)
+		switch {
+		case err == nil && st.late():
+			return s.redo(state, op, st)
+		case err == nil:
+			return answer
+		case err != errConflict:
+			return err
+		}
+		old, state.busy = nil, busyFor
+		if n >= 3 { // several handles are at it
+			time.Sleep(mathrand.N(time.Duration(min(n, 10)) * time.Millisecond))
+		}
+	}
+	return errBusy
+}
+
+// decide prepares a step on a snapshot.
+func (s *Store) decide(old *snapshot, lease time.Duration) (*step, error) {
+	allowed := max(exactly, lease/100)
+	p, ok := s.clock.now(s.conn.SessionID(), epochOf(old.zxid), allowed)
+	// After a few slow answers, leases are longer rather than calls.
+	for n := 0; !ok && n < maxAsks; n++ {
+		if err := s.askClock(); err != nil {
+			return nil, err
+		}
+		p, ok = s.clock.now(s.conn.SessionID(), epochOf(old.zxid), allowed)
+	}
+	if s.zxid.Load()>>(63-tokenBits) != 0 {
+		return nil, fmt.Errorf("%w: zookeeper: there were too many leaders for more tokens", store.ErrRefused)
+	}
+	r, err := old.record(p)
+	if err != nil {
+		return nil, err
+	}
+	now := p.low
+	if epochOf(old.zxid) == p.epoch {
+		now = max(now, old.written)
+	}
+	last := firstToken(s.zxid.Load()) + tokensPerWrite - 1
+	st := &step{
+		record: r, slack: max(p.high-now, 0), began: time.Now(), ends: r.Ends(now),
+		old: old, next: &snapshot{epoch: p.epoch, now: now},
+	}
+	st.next.body, _ = r.AppendBinary(nil)
+	st.call = model.Call{Now: now, Tokens: &counter{last: last}}
+	return st, nil
+}
+
+// changes says whether a step has changed its record, and completes st.next.
+func (s *Store) changes(st *step) bool {
+	before := st.next.body
+	st.next.body, _ = st.record.AppendBinary(nil)
+	empty := st.record.Empty()
+	if bytes.Equal(before, st.next.body) || empty && !st.old.exists() {
+		st.next = nil
+		return false
+	}
+	switch {
+	case empty:
+	case st.old.exists():
+		st.next.room = st.old.room
+	default:
+		st.next.room = rand.Text()[:roomSize]
+	}
+	for _, e := range st.call.Events {
+		st.wakes.deleted = append(st.wakes.deleted, e.ID)
+	}
+	return true
+}
+
+// commit writes what a step decided, in place of the snapshot that the node has,
+// and tells the waiters of this handle. Those of other handles are told by the
+// transaction.
+func (s *Store) commit(state *nameState, op operation, old *snapshot, st *step) error {
+	taken := s.takeWakes(&st.wakes)
+	err := s.write(s.namePath(op.name), old, st.next, &st.wakes)
+	s.noteWakes(op.name, &st.wakes, taken, err)
+	for _, e := range st.call.Events {
+		if !slices.Contains(taken, e.ID) || err == errConflict || errors.Is(err, store.ErrRefused) {
+			continue
+		}
+		event := store.Event{ID: e.ID}
+		if err == nil {
+			event.Token, event.Short = st.final(e.Token), e.Short
+		}
+		s.sinks.Push(event)
+	}
+	if err != nil {
+		return err
+	}
+	if st.next.exists() {
+		state.keep(st.next)
+	}
+	if !old.exists() {
+		s.created()
+	}
+	return nil
+}
+
+// late says whether an entry that the step took for alive may have died before the
+// step was carried out. Nobody else was granted, since the record was as the step
+// had it. But the step may have renewed a dead hold, or built on it.
+func (st *step) late() bool {
+	moment := st.call.Now + time.Since(st.began)
+	if st.next.exists() && epochOf(st.next.zxid) == st.next.epoch {
+		moment = st.next.written
+	}
+	return moment >= st.ends
+}
+
+// redo decides a late step again, on the record that it was decided on, and
+// writes that in place of what the step wrote. If it cannot, the outcome is
+// unknown. The grants of waiters stay, since they have been told.
+func (s *Store) redo(state *nameState, op operation, late *step) error {
+	if !late.next.exists() || len(late.call.Events) > 0 {
+		return errLate
+	}
+	st, err := s.decide(late.old, op.lease)
+	if err != nil {
+		return errLate
+	}
+	if st.next.epoch == epochOf(late.next.zxid) {
+		st.call.Now = max(st.call.Now, late.next.written)
+		st.next.now = st.call.Now
+	}
+	next := st.next
+	answer := op.do(st)
+	if !s.changes(st) {
+		st.next = next
+		st.next.room = late.next.room
+	}
+	if s.commit(state, op, late.next, st) != nil || st.late() {
+		return errLate
+	}
+	return answer
+}
