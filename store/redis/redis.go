@@ -77,8 +77,6 @@ type Store struct {
 	life    life
 	votes   atomic.Int64 // under way
 
-	proposing atomic.Bool // the text of the propose script is being sent
-
 	closing   chan struct{} // closed when Close begins
 	closeOnce sync.Once
 }
