@@ -45,23 +45,6 @@ type node struct {
 	scant int // how many it reserves at most; 0: as many as asked for
 }
 
-// voter is a node that votes in one round trip.
-type voter struct{ *node }
-
-func (v voter) Vote(ctx context.Context, req store.Request, token uint64) (vote store.Vote, err error) {
-	if vote.Grant, err = v.Acquire(ctx, req); err != nil || !vote.Grant.Held {
-		return vote, err
-	}
-	if g := &vote.Grant; g.Holds == 1 && g.Token < token {
-		ref := store.Ref{Name: req.Name, Owner: req.Owner, ID: req.ID, Mode: req.Mode, TTL: req.TTL}
-		if raised, err := v.RaiseToken(ctx, ref, token, req.Tokens); err == nil && raised != g.Token {
-			g.Token, g.Short = raised, 0
-		}
-	}
-	vote.Life, vote.Age, vote.Err = v.Incarnation(ctx)
-	return vote, nil
-}
-
 // peer is node i for one client. In some histories all nodes vote in one round trip, in some none or
 // every second one.
 func (s *quorumServer) peer(i int) store.Store {
@@ -70,7 +53,7 @@ func (s *quorumServer) peer(i int) store.Store {
 	if kind := s.history.Plan.Seed % 4; kind == 0 || kind == 1 && i%2 == 0 {
 		return peer
 	}
-	return voter{peer}
+	return faultstore.Voter(peer)
 }
 
 func (n *node) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {

@@ -6,6 +6,38 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
+// Node is a store as quorums are made of.
+type Node interface {
+	store.Store
+	store.Breaker
+	store.Lister
+	store.TokenRaiser
+	store.Incarnator
+}
+
+// Voter returns a node that votes in one round trip. Its votes are its other methods one after the
+// other.
+func Voter(n Node) store.Store { return voter{n} }
+
+type voter struct{ Node }
+
+var _ store.Voter = voter{}
+
+// Vote implements [store.Voter].
+func (v voter) Vote(ctx context.Context, req store.Request, token uint64) (vote store.Vote, err error) {
+	if vote.Grant, err = v.Acquire(ctx, req); err != nil || !vote.Grant.Held {
+		return vote, err
+	}
+	if g := &vote.Grant; g.Holds == 1 && g.Token < token {
+		ref := store.Ref{Name: req.Name, Owner: req.Owner, ID: req.ID, Mode: req.Mode, TTL: req.TTL}
+		if raised, err := v.RaiseToken(ctx, ref, token, req.Tokens); err == nil && raised != g.Token {
+			g.Token, g.Short = raised, 0
+		}
+	}
+	vote.Life, vote.Age, vote.Err = v.Incarnation(ctx)
+	return vote, nil
+}
+
 // Vote implements [store.Voter], if the store behind does. It is an Acquire for rules and queries.
 func (s *Store) Vote(ctx context.Context, req store.Request, token uint64) (store.Vote, error) {
 	s.mu.Lock()
