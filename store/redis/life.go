@@ -39,7 +39,8 @@ func (l *layout) lifeKey() string { return l.start[0] + "life" }
 
 // Incarnation implements [store.Incarnator]. The id changes when the server's process, what
 // it replicates, or its data is another one. The age is that for which clients have seen
-// this life, by their own clocks. It takes one round trip, two at the first contact, and needs the right to INFO.
+// this life, by their own clocks. It takes one round trip, two at the first contact, and needs
+// the right to INFO.
 //
 // Of a cluster it is the run ids of all masters, and for how long the youngest of them has
 // been up by its wall clock. It needs the right to ROLE too, and does not notice a FLUSHALL.
@@ -88,14 +89,17 @@ func (s *Store) readLife(ctx context.Context, replies []rueidis.RedisResult) (id
 	}
 	seen, worth := s.life.see(run, id, left)
 	if worth {
-		// In the background: it is for others, and a life that ended meanwhile stays as it is.
-		go func() {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-			defer cancel()
-			_, _, _ = s.writeLife(ctx, run, id, seen)
-		}()
+		go s.leaveLife(context.WithoutCancel(ctx), run, id, seen)
 	}
 	return run + ":" + id, max(left, seen), nil
+}
+
+// leaveLife writes for clients that start later how long this handle has seen a life. One that
+// has ended meanwhile stays as it is.
+func (s *Store) leaveLife(ctx context.Context, run, id string, seen time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_, _, _ = s.writeLife(ctx, run, id, seen)
 }
 
 // writeLife begins a life, or says for how long this handle has seen the one that goes on.
