@@ -1,6 +1,9 @@
 package dlock
 
-import "sync"
+import (
+	"errors"
+	"sync"
+)
 
 // heldList is the holds of Lock and TryLock, which return none. Each operation
 // takes constant time, however many readers hold.
@@ -15,7 +18,11 @@ func (k *heldList) add(h *Hold) {
 	h.index = len(k.live)
 	k.live = append(k.live, h)
 	k.mu.Unlock()
-	h.core.OnLost(func() { k.lose(h) })
+	h.core.AtEnd(func(reason error) {
+		if errors.Is(reason, ErrLost) {
+			k.lose(h)
+		}
+	})
 }
 
 // lose moves a hold to the lost ones, unless it was taken meanwhile.

@@ -71,9 +71,6 @@ type CallEvent struct {
 	Err      error // nil also for a renewal: Failed counts those
 }
 
-// observation is the key of what the observer has called at the end of a handle.
-type observation struct{}
-
 // observedAcquire is take with the observer around it.
 func (l *locker) observedAcquire(ctx context.Context, wait bool) (*Hold, error) {
 	o, op := l.client.opts.Observer, l.op("trylock")
@@ -88,8 +85,8 @@ func (l *locker) observedAcquire(ctx context.Context, wait bool) (*Hold, error) 
 	if err != nil {
 		return nil, err
 	}
-	e := HoldEvent{Name: l.config.Name, Shared: l.mode == store.Shared, Nested: h.core.Count() > 1}
-	h.core.AtEnd(observation{}, func(end error) {
+	e := HoldEvent{Name: l.config.Name, Shared: l.mode == store.Shared, Nested: h.core.Nested()}
+	h.core.AtEnd(func(end error) {
 		e.Held, e.Lost = time.Since(got), lossCause(end)
 		if e.Lost == "" {
 			o.EndHold(e)
@@ -120,78 +117,74 @@ type observedStore struct {
 	observer Observer
 }
 
-// call makes one call of the store.
-func (s *observedStore) call(ctx context.Context, e CallEvent, f func(context.Context, *CallEvent) error) {
-	ctx = s.observer.BeginCall(ctx, e.Op, e.Name)
-	began := time.Now()
-	e.Err = f(ctx, &e)
+// begin is called before a call of the store, and returns the context for it.
+func (s *observedStore) begin(ctx context.Context, op, name string) (context.Context, time.Time) {
+	return s.observer.BeginCall(ctx, op, name), time.Now()
+}
+
+// end is called after it.
+func (s *observedStore) end(ctx context.Context, began time.Time, e CallEvent) {
 	e.Took = time.Since(began)
 	s.observer.EndCall(ctx, e)
 }
 
-func (s *observedStore) Acquire(ctx context.Context, req store.Request) (g store.Grant, err error) {
-	s.call(ctx, CallEvent{Op: "acquire", Name: req.Name, Names: 1}, func(ctx context.Context, _ *CallEvent) error {
-		g, err = s.Store.Acquire(ctx, req)
-		return err
-	})
+func (s *observedStore) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
+	ctx, began := s.begin(ctx, "acquire", req.Name)
+	g, err := s.Store.Acquire(ctx, req)
+	s.end(ctx, began, CallEvent{Op: "acquire", Name: req.Name, Names: 1, Err: err})
 	return g, err
 }
 
-func (s *observedStore) Renew(ctx context.Context, refs []store.Ref) (errs []error) {
+func (s *observedStore) Renew(ctx context.Context, refs []store.Ref) []error {
 	e := CallEvent{Op: "renew", Names: len(refs)}
 	if len(refs) == 1 {
 		e.Name = refs[0].Name
 	}
-	s.call(ctx, e, func(ctx context.Context, e *CallEvent) error {
-		errs = s.Store.Renew(ctx, refs)
-		for _, err := range errs {
-			if err != nil {
-				e.Failed++
-			}
+	ctx, began := s.begin(ctx, e.Op, e.Name)
+	errs := s.Store.Renew(ctx, refs)
+	for _, err := range errs {
+		if err != nil {
+			e.Failed++
 		}
-		return nil
-	})
+	}
+	s.end(ctx, began, e)
 	return errs
 }
 
-func (s *observedStore) Release(ctx context.Context, ref store.Ref) (err error) {
-	s.call(ctx, CallEvent{Op: "release", Name: ref.Name, Names: 1}, func(ctx context.Context, _ *CallEvent) error {
-		err = s.Store.Release(ctx, ref)
-		return err
-	})
+func (s *observedStore) Release(ctx context.Context, ref store.Ref) error {
+	ctx, began := s.begin(ctx, "release", ref.Name)
+	err := s.Store.Release(ctx, ref)
+	s.end(ctx, began, CallEvent{Op: "release", Name: ref.Name, Names: 1, Err: err})
 	return err
 }
 
-func (s *observedStore) Inspect(ctx context.Context, name string) (state store.State, err error) {
-	s.call(ctx, CallEvent{Op: "inspect", Name: name, Names: 1}, func(ctx context.Context, _ *CallEvent) error {
-		state, err = s.Store.Inspect(ctx, name)
-		return err
-	})
+func (s *observedStore) Inspect(ctx context.Context, name string) (store.State, error) {
+	ctx, began := s.begin(ctx, "inspect", name)
+	state, err := s.Store.Inspect(ctx, name)
+	s.end(ctx, began, CallEvent{Op: "inspect", Name: name, Names: 1, Err: err})
 	return state, err
 }
 
 // List returns ErrUnsupported if the store has no List.
-func (s *observedStore) List(ctx context.Context) (names []string, err error) {
+func (s *observedStore) List(ctx context.Context) ([]string, error) {
 	lister, ok := s.Store.(store.Lister)
 	if !ok {
 		return nil, fmt.Errorf("%w: %T cannot list the names in use", ErrUnsupported, s.Store)
 	}
-	s.call(ctx, CallEvent{Op: "list"}, func(ctx context.Context, _ *CallEvent) error {
-		names, err = lister.List(ctx)
-		return err
-	})
+	ctx, began := s.begin(ctx, "list", "")
+	names, err := lister.List(ctx)
+	s.end(ctx, began, CallEvent{Op: "list", Err: err})
 	return names, err
 }
 
 // Break returns ErrUnsupported if the store has no Break.
-func (s *observedStore) Break(ctx context.Context, name string) (broken int, err error) {
+func (s *observedStore) Break(ctx context.Context, name string) (int, error) {
 	breaker, ok := s.Store.(store.Breaker)
 	if !ok {
 		return 0, fmt.Errorf("%w: %T cannot break a lock", ErrUnsupported, s.Store)
 	}
-	s.call(ctx, CallEvent{Op: "break", Name: name, Names: 1}, func(ctx context.Context, _ *CallEvent) error {
-		broken, err = breaker.Break(ctx, name)
-		return err
-	})
+	ctx, began := s.begin(ctx, "break", name)
+	broken, err := breaker.Break(ctx, name)
+	s.end(ctx, began, CallEvent{Op: "break", Name: name, Names: 1, Err: err})
 	return broken, err
 }

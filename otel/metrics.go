@@ -27,7 +27,7 @@ const (
 type metrics struct {
 	meter metric.Meter
 
-	wait, hold, call metric.Float64Histogram
+	wait, hold, call histogram
 	losses, renewals metric.Int64Counter
 
 	holds, waiters, places, releases metric.Int64ObservableUpDownCounter
@@ -42,11 +42,12 @@ var (
 func (m *metrics) make(meter metric.Meter) error {
 	m.meter = meter
 	var errs []error
-	seconds := func(name, text string, buckets []float64) metric.Float64Histogram {
-		h, err := meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(text),
+	seconds := func(h *histogram, name, text string, buckets []float64, keys ...attribute.Key) {
+		var err error
+		h.Float64Histogram, err = meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(text),
 			metric.WithExplicitBucketBoundaries(buckets...))
 		errs = append(errs, err)
-		return h
+		copy(h.keys[:], keys)
 	}
 	counter := func(name, unit, text string) metric.Int64Counter {
 		c, err := meter.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(text))
@@ -58,9 +59,10 @@ func (m *metrics) make(meter metric.Meter) error {
 		errs = append(errs, err)
 		return g
 	}
-	m.wait = seconds("dlock.lock.wait.duration", "How long lock calls took until they had the lock or gave up.", waitBuckets)
-	m.hold = seconds("dlock.hold.duration", "How long locks were held, without nested holds.", waitBuckets)
-	m.call = seconds("dlock.store.call.duration", "How long calls of the store took.", callBuckets)
+	seconds(&m.wait, "dlock.lock.wait.duration", "How long lock calls took until they had the lock or gave up.", waitBuckets,
+		attrOp, attrOutcome, attrGroup)
+	seconds(&m.hold, "dlock.hold.duration", "How long locks were held, without nested holds.", waitBuckets, attrMode, attrGroup)
+	seconds(&m.call, "dlock.store.call.duration", "How long calls of the store took.", callBuckets, attrOp, attrError, attrStore)
 	m.losses = counter("dlock.hold.losses", "{hold}", "Holds that were lost before they were released.")
 	m.renewals = counter("dlock.hold.renewals", "{renewal}", "Renewals of holds.")
 	m.holds = gauge("dlock.holds", "{hold}", "Holds at the store.")

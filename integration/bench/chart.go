@@ -10,8 +10,6 @@ import (
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgsvg"
 )
 
 // series are the bars of the chart: for each library one of each.
@@ -33,13 +31,11 @@ const (
 // chart draws the series as SVG. Bars are of logarithms, for a logarithmic axis
 // has no zero for a bar to stand on.
 func (b *bench) chart(w io.Writer) error {
-	p := plot.New()
-	p.BackgroundColor = color.White
+	p := newPlot()
 	p.X.Min, p.X.Max = 0, 1
 	p.X.Tick.Marker = powers{}
 	p.X.Label.Text = "per second"
 	p.Legend.Top = true
-	p.Legend.TextStyle.Font.Size = 9
 	grid := plotter.NewGrid()
 	grid.Horizontal.Width = 0
 	p.Add(grid)
@@ -78,10 +74,7 @@ func (b *bench) chart(w io.Writer) error {
 	p.NominalY(names...)
 	p.Y.Min, p.Y.Max = -0.5, float64(len(shown))+0.4 // room for the legend
 
-	c := vgsvg.New(chartWidth, rowHeight*vg.Length(len(shown))+80)
-	p.Draw(draw.Crop(draw.New(c), 4, -30, 4, -8)) // the last label is wider than its tick
-	_, err := c.WriteTo(w)
-	return err
+	return writeSVG(w, p, rowHeight*vg.Length(len(shown))+80)
 }
 
 func (b *bench) charted(r *row) bool {
@@ -106,7 +99,14 @@ type powers struct{}
 
 func (powers) Ticks(least, most float64) (ticks []plot.Tick) {
 	for e := math.Ceil(least); e <= most; e++ {
-		ticks = append(ticks, plot.Tick{Value: e, Label: whole(math.Pow(10, e))})
+		ticks = append(ticks, plot.Tick{Value: e, Label: power(int(e))})
 	}
 	return ticks
+}
+
+// power is the e-th power of ten, short enough to stand beside the next.
+func power(e int) string {
+	units := []string{"", " k", " M", " G"}
+	unit := min(e/3, len(units)-1)
+	return "1" + strings.Repeat("0", e-3*unit) + units[unit]
 }

@@ -227,7 +227,7 @@ func TestChart(t *testing.T) {
 	if err := b.chart(&s); err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"<svg", "dlock on Redis", "redsync", "100,000"} {
+	for _, part := range []string{"<svg", "dlock on Redis", "redsync", "100 k", "Liberation Sans,Arial"} {
 		if !strings.Contains(s.String(), part) {
 			t.Errorf("the chart has no %q", part)
 		}

@@ -5,11 +5,8 @@ import (
 	"io"
 	"math"
 
-	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgsvg"
 )
 
 // growths are what is measured for more and more of something on one name: the
@@ -24,12 +21,10 @@ var growths = []struct {
 
 // growth draws the time that dlock takes of the server, as SVG.
 func (b *bench) growth(w io.Writer) error {
-	p := plot.New()
-	p.BackgroundColor = color.White
+	p := newPlot()
 	p.X.Tick.Marker = powers{}
 	p.X.Label.Text, p.Y.Label.Text = "waiters, or readers who hold", "µs of the server"
 	p.Y.Min, p.Y.Max = 0, 1
-	p.Legend.TextStyle.Font.Size = 9
 	p.Add(plotter.NewGrid())
 	for _, g := range growths {
 		var line plotter.XYs
@@ -55,8 +50,5 @@ func (b *bench) growth(w io.Writer) error {
 			p.Y.Max = max(p.Y.Max, 1.3*at.Y)
 		}
 	}
-	c := vgsvg.New(chartWidth, vg.Length(240))
-	p.Draw(draw.Crop(draw.New(c), 4, -30, 4, -8))
-	_, err := c.WriteTo(w)
-	return err
+	return writeSVG(w, p, vg.Length(240))
 }

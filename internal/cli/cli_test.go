@@ -4,16 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -287,101 +284,6 @@ func TestVersion(t *testing.T) {
 	assert.Regexp(t, `^dlock .+, go1\.`, out)
 	_, out, _ = s.dlock("version", "--json")
 	assert.Contains(t, out, `"version"`)
-}
-
-func TestOwnerOfANestedRun(t *testing.T) {
-	outer, other := dlock.NewOwner(), dlock.NewOwner()
-	env := func(variables ...string) func(string) string {
-		return func(name string) string {
-			for _, v := range variables {
-				if value, ok := strings.CutPrefix(v, name+"="); ok {
-					return value
-				}
-			}
-			return ""
-		}
-	}
-	owner, err := ownerFor("a", env())
-	require.NoError(t, err)
-	assert.NotEqual(t, outer, owner)
-	owner, err = ownerFor("a", env("DLOCK_OWNER="+outer.String()))
-	require.NoError(t, err)
-	assert.Equal(t, outer, owner)
-	held := env("DLOCK_OWNER="+other.String(), "DLOCK_HELD=a="+outer.String()+"&b%26="+other.String())
-	owner, err = ownerFor("a", held)
-	require.NoError(t, err)
-	assert.Equal(t, outer, owner)
-	owner, err = ownerFor("b&", held)
-	require.NoError(t, err)
-	assert.Equal(t, other, owner)
-	owner, err = ownerFor("c", held)
-	require.NoError(t, err)
-	assert.NotContains(t, []dlock.Owner{outer, other}, owner, "two runs of other names inside one would not exclude each other")
-	_, err = ownerFor("a", env("DLOCK_OWNER=nonsense"))
-	_, wrong := errors.AsType[errUsage](err)
-	assert.True(t, wrong)
-}
-
-func TestRunPassesStreamsStatusAndVariables(t *testing.T) {
-	s := newShell(t)
-	s.stdin = "input"
-	status, out, _ := s.dlock("run", "a", "--ttl=10s", "--", "sh", "-c", `cat; echo " $DLOCK_NAME"; exit 7`)
-	assert.Equal(t, 7, status)
-	assert.Equal(t, "input a\n", out)
-	status, _, _ = s.dlock("run", "a", "sh", "-c", "kill -TERM $$")
-	assert.Equal(t, 128+15, status)
-	status, _, _ = s.dlock("run", "a", "no-such-command-here")
-	assert.Equal(t, exitNotFound, status)
-	status, _, _ = s.dlock("run", "a", t.TempDir())
-	assert.Equal(t, exitNotRun, status)
-	status, _, _ = s.dlock("run", "a", filepath.Join(t.TempDir(), "missing"))
-	assert.Equal(t, exitNotFound, status)
-	status, out, _ = s.dlock("run", "a", "echo", "--", "--try")
-	assert.Equal(t, exitOK, status)
-	assert.Equal(t, "-- --try\n", out)
-	state, err := s.client.Inspect(t.Context(), "a")
-	require.NoError(t, err)
-	assert.Empty(t, state.Holders)
-}
-
-func TestRunWaitsAsItIsTold(t *testing.T) {
-	s := newShell(t)
-	hold := s.hold("a")
-	status, _, errs := s.dlock("run", "--try", "a", "true")
-	assert.Equal(t, exitBusy, status)
-	assert.Contains(t, errs, "held")
-	status, _, _ = s.dlock("run", "--wait=50ms", "a", "true")
-	assert.Equal(t, exitBusy, status)
-	status, _, _ = s.dlock("run", "--try", "--shared", "a", "true")
-	assert.Equal(t, exitBusy, status)
-	require.NoError(t, hold.Unlock())
-	reader, err := s.client.RWMutex("a").RLockContext(t.Context())
-	require.NoError(t, err)
-	defer reader.Unlock()
-	status, _, _ = s.dlock("run", "--try", "--shared", "a", "true")
-	assert.Equal(t, exitOK, status)
-}
-
-func TestRunKillsTheCommandWhenTheLockIsBroken(t *testing.T) {
-	s := newShell(t)
-	go func() {
-		for t.Context().Err() == nil {
-			if n, _ := s.client.Break(t.Context(), "a"); n > 0 {
-				return
-			}
-		}
-	}()
-	began := time.Now()
-	status, _, errs := s.dlock("run", "--ttl=300ms", "a", "sleep", "60")
-	assert.Equal(t, exitLost, status)
-	assert.Contains(t, errs, "is lost")
-	assert.Less(t, time.Since(began), 30*time.Second)
-}
-
-func TestGuardIsDismissedByOneWord(t *testing.T) {
-	assert.True(t, wasDismissed(strings.NewReader("done\n")))
-	assert.False(t, wasDismissed(strings.NewReader("")), "dlock run was killed")
-	assert.False(t, wasDismissed(strings.NewReader("don")))
 }
 
 func TestPageOnLoopbackIsForLoopbackNames(t *testing.T) {

@@ -20,9 +20,6 @@ type grace struct {
 	warned bool
 }
 
-// graceKey is the key of AtEnd.
-type graceKey struct{}
-
 // looksInGrace is how many times the deadline is looked at between the warning and
 // the end, to see a renewal.
 const looksInGrace = 16
@@ -39,7 +36,7 @@ func (h *Handle) WarnBefore(d time.Duration) {
 	sh.mu.Lock()
 	g.timer = time.AfterFunc(time.Until(deadline)-d, g.look)
 	sh.mu.Unlock()
-	h.AtEnd(graceKey{}, func(error) { g.timer.Stop() })
+	h.AtEnd(func(error) { g.timer.Stop() })
 }
 
 // look warns, or notices a renewal.
@@ -81,10 +78,8 @@ func (h *Handle) cancels() (list []context.CancelCauseFunc) {
 	if h.inDo != nil {
 		list = append(list, h.inDo)
 	}
-	for key, cancel := range h.atEnd {
-		if _, ok := key.(context.Context); ok {
-			list = append(list, cancel)
-		}
+	for _, cancel := range h.contexts {
+		list = append(list, cancel)
 	}
 	return list
 }

@@ -31,13 +31,14 @@ type Handle struct {
 	turn *ownerHold
 
 	// Guarded by the shard.
-	next, prev *Handle                         // among the handles of the ownerHold that hold
-	err        error                           // why it is held no longer; nil while it is
-	done       chan struct{}                   // made when first asked for
-	inDo       context.CancelCauseFunc         // of the one context that Do made
-	atEnd      map[any]context.CancelCauseFunc // by context, or by the key of AtEnd
-	onLost     func()                          // see OnLost
-	delivered  bool                            // its caller has it: its loss is told
+	next, prev *Handle                                     // among the handles of the ownerHold that hold
+	err        error                                       // why it is held no longer; nil while it is
+	done       chan struct{}                               // made when first asked for
+	inDo       context.CancelCauseFunc                     // of the one context that Do made
+	contexts   map[context.Context]context.CancelCauseFunc // that were made from it
+	atEnd      func(error)                                 // see AtEnd
+	delivered  bool                                        // its caller has it: its loss is told
+	nested     bool                                        // its owner held the name already
 	unlocked   bool
 	ending     bool // its contexts were cancelled by grace, and it was not renewed since
 
@@ -51,6 +52,7 @@ func (g *ownerHold) add(h *Handle) {
 		g.handles.prev = h
 	}
 	g.handles = h
+	h.nested = g.owner.live > 0
 	g.owner.refs++
 	g.owner.live++
 }
@@ -206,48 +208,34 @@ func (h *Handle) attach(ctx context.Context, cancel context.CancelCauseFunc, inD
 	case inDo:
 		h.inDo = cancel
 		return nil
-	case h.atEnd == nil:
-		h.atEnd = make(map[any]context.CancelCauseFunc)
+	case h.contexts == nil:
+		h.contexts = make(map[context.Context]context.CancelCauseFunc)
 	}
-	h.atEnd[ctx] = cancel
+	h.contexts[ctx] = cancel
 	// A hold may outlive many contexts; each takes itself out when it ends first.
 	context.AfterFunc(ctx, func() {
 		sh.mu.Lock()
 		defer sh.mu.Unlock()
-		delete(h.atEnd, ctx)
+		delete(h.contexts, ctx)
 	})
 	return nil
 }
 
 // AtEnd has f called once with the reason when the handle ends, on the goroutine that
-// ends it. key distinguishes it from other calls of AtEnd. f must not block or call
+// ends it, after what earlier calls of AtEnd have asked for. f must not block or call
 // the client.
-func (h *Handle) AtEnd(key any, f func(error)) {
+func (h *Handle) AtEnd(f func(error)) {
 	sh := h.shard()
 	sh.mu.Lock()
 	over := h.err
-	if over == nil {
-		if h.atEnd == nil {
-			h.atEnd = make(map[any]context.CancelCauseFunc)
-		}
-		h.atEnd[key] = f
+	if before := h.atEnd; before != nil && over == nil {
+		h.atEnd = func(err error) { before(err); f(err) }
+	} else if over == nil {
+		h.atEnd = f
 	}
 	sh.mu.Unlock()
 	if over != nil {
 		f(over)
-	}
-}
-
-// OnLost has f called once if the handle is lost, on the goroutine that declares
-// it. f must not block or call the client.
-func (h *Handle) OnLost(f func()) {
-	sh := h.shard()
-	sh.mu.Lock()
-	lost := h.err != nil && errors.Is(h.err, store.ErrLost)
-	h.onLost = f
-	sh.mu.Unlock()
-	if lost {
-		f()
 	}
 }
 
@@ -268,6 +256,9 @@ func (h *Handle) Deadline() time.Time {
 	}
 	return h.turn.store.lease.Deadline()
 }
+
+// Nested reports whether the owner held the name already when it got this handle.
+func (h *Handle) Nested() bool { return h.nested }
 
 // Count returns how many handles on the name its owner holds through this client.
 func (h *Handle) Count() int {

@@ -12,16 +12,16 @@ import (
 // effects are what has to be done about handles that ended once the shard is
 // unlocked: cancelling contexts runs other people's code.
 type effects struct {
-	cancel  cancellation // the first, without an allocation
-	cancels []cancellation
-	onLost  []func()
+	ending  ending // the first, without an allocation
+	endings []ending
 	losses  []loss
 }
 
-// cancellation is a context to cancel, with its cause.
-type cancellation struct {
-	cancel context.CancelCauseFunc
-	cause  error
+// ending is what has to be called with the reason why a handle ended: what cancels a
+// context, or what AtEnd was given.
+type ending struct {
+	call   func(error)
+	reason error
 }
 
 // loss is what is told of one storeHold that was lost.
@@ -96,31 +96,33 @@ func (fx *effects) end(h *Handle, err error) {
 	if h.done != nil {
 		close(h.done)
 	}
-	if h.inDo != nil && fx.cancel.cancel == nil {
-		fx.cancel = cancellation{h.inDo, err}
-	} else if h.inDo != nil {
-		fx.cancels = append(fx.cancels, cancellation{h.inDo, err})
+	fx.add(h.inDo, err)
+	for _, cancel := range h.contexts {
+		fx.add(cancel, err)
 	}
-	for _, cancel := range h.atEnd {
-		fx.cancels = append(fx.cancels, cancellation{cancel, err})
-	}
-	h.atEnd = nil
-	if h.onLost != nil && errors.Is(err, store.ErrLost) {
-		fx.onLost = append(fx.onLost, h.onLost)
+	h.contexts = nil
+	fx.add(h.atEnd, err)
+}
+
+// add has f called with err, unless f is nil.
+func (fx *effects) add(f func(error), err error) {
+	switch {
+	case f == nil:
+	case fx.ending.call == nil:
+		fx.ending = ending{f, err}
+	default:
+		fx.endings = append(fx.endings, ending{f, err})
 	}
 }
 
 // run does it. Neither OnLost nor the logger may keep the watchdog from telling
 // others, so both have goroutines of their own.
 func (fx *effects) run(c *Client) {
-	if fx.cancel.cancel != nil {
-		fx.cancel.cancel(fx.cancel.cause)
+	if e := fx.ending; e.call != nil {
+		e.call(e.reason)
 	}
-	for _, c := range fx.cancels {
-		c.cancel(c.cause)
-	}
-	for _, f := range fx.onLost {
-		f()
+	for _, e := range fx.endings {
+		e.call(e.reason)
 	}
 	for _, l := range fx.losses {
 		req, cause := &l.store.place.request, l.cause

@@ -205,7 +205,7 @@ func (q *Queue) forget(p *Place) {
 
 // reassign gives another place to the waiters that relied on p.
 func (q *Queue) reassign(p *Place) {
-	for w, n := q.head, q.front; n > 0 && p.followers > 0; w, n = w.next, n-1 {
+	for w := q.head; p.followers > 0; w = w.next {
 		if w.Place == p {
 			p.followers--
 			q.assign(w)
@@ -242,7 +242,7 @@ func (q *Queue) assign(w *Waiter) {
 		return
 	}
 	p := &w.first
-	if p.Phase != Unsent || p.followers > 0 {
+	if p.Phase != Unsent {
 		p = new(Place)
 	}
 	*p = Place{Mode: w.Mode, Kind: w.Kind, asker: w, followers: 1}

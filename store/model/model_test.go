@@ -92,7 +92,7 @@ func (s *site) queue(req store.Request) store.Grant {
 
 func (s *site) release(req store.Request, bury bool) (err error) {
 	s.call(func(c *model.Call) {
-		err = s.record.Release(c, store.Ref{Name: req.Name, Owner: req.Owner, ID: req.ID, TTL: lease, Bury: bury})
+		err = s.record.Release(c, store.Ref{Name: req.Name, Owner: req.Owner, ID: req.ID, TTL: req.TTL, Bury: bury})
 	})
 	return err
 }
@@ -157,6 +157,37 @@ func TestGrantQueueAndPromotion(t *testing.T) {
 	}
 }
 
+func TestQueuedAgain(t *testing.T) {
+	s := newSite(t)
+	first, second, third := request("a", 1, store.Exclusive, false), request("b", 1, store.Exclusive, true), request("c", 1, store.Exclusive, true)
+	s.hold(first)
+	for range 2 {
+		if g := s.queue(second); g.Position != 1 || g.Retry != lease {
+			t.Errorf("the head: got position %d, retry %v, want 1 and %v", g.Position, g.Retry, lease)
+		}
+		if g, want := s.queue(third), lease+2*time.Millisecond; g.Position != 2 || g.Retry != want {
+			t.Errorf("behind it: got position %d, retry %v, want 2 and %v", g.Position, g.Retry, want)
+		}
+	}
+	s.wantErr(s.release(second, false), nil)
+	if g := s.queue(third); g.Position != 1 {
+		t.Errorf("after the head has left: got position %d, want 1", g.Position)
+	}
+}
+
+func TestRenew(t *testing.T) {
+	s := newSite(t)
+	held, waiting := request("a", 1, store.Exclusive, false), request("b", 1, store.Exclusive, true)
+	s.hold(held)
+	s.queue(waiting)
+	s.wantErr(s.renew(held, 2*lease), nil)
+	s.wantErr(s.renew(waiting, lease), store.ErrLost)
+	s.now = 2*lease - 1
+	s.wantErr(s.renew(held, lease), nil)
+	s.now = 3*lease - 1
+	s.wantErr(s.renew(held, lease), store.ErrLost)
+}
+
 func TestReentryAndUpgrade(t *testing.T) {
 	s := newSite(t)
 	first := s.hold(request("a", 1, store.Shared, false))
@@ -174,8 +205,10 @@ func TestReentryAndUpgrade(t *testing.T) {
 	if g := s.hold(request("a", 3, store.Exclusive, true)); g.Token != 3 || g.Holds != 3 {
 		t.Errorf("upgrade: got %+v, want token 3 and three holds", g)
 	}
-	if g := s.hold(request("a", 4, store.Shared, false)); g.Token != 3 {
-		t.Errorf("re-entry under a writer: got %+v, want token 3", g)
+	several := request("a", 4, store.Shared, false)
+	several.Tokens = 5
+	if g := s.hold(several); g.Token != 3 || g.Short != 4 {
+		t.Errorf("re-entry under a writer: got %+v, want token 3 and none behind it", g)
 	}
 }
 
@@ -231,6 +264,22 @@ func TestBurial(t *testing.T) {
 	if !s.record.Empty() {
 		t.Errorf("something is left: %+v", s.record)
 	}
+}
+
+// Each buried id has a time of its own.
+func TestBurialOfSeveral(t *testing.T) {
+	s := newSite(t)
+	long, short := request("a", 1, store.Exclusive, false), request("b", 1, store.Exclusive, false)
+	short.TTL = place
+	s.wantErr(s.release(long, true), store.ErrLost)
+	s.wantErr(s.release(short, true), store.ErrLost)
+	_, err := s.acquire(short)
+	s.wantErr(err, store.ErrLost)
+	s.now = place
+	s.hold(short)
+	s.wantErr(s.release(short, false), nil)
+	_, err = s.acquire(long)
+	s.wantErr(err, store.ErrLost)
 }
 
 func TestBreak(t *testing.T) {

@@ -57,7 +57,7 @@ func BenchmarkPair(b *testing.B) {
 	pairs := map[string]func(i int) error{
 		"store": func(i int) error {
 			req := newRequest(i)
-			req.Queue, req.Tokens = true, 101
+			req.Queue = true
 			if _, err := s.Acquire(ctx, req); err != nil {
 				return err
 			}

@@ -90,7 +90,7 @@ func (n *name) all() []string { return []string{n.counter, n.lock, n.order} }
 
 // known is how many names a layout remembers. It forgets a name when another one
 // with the same place is used.
-const known = 1024
+const known = 4096
 
 // of returns the keys of a name.
 func (l *layout) of(text string) *name {

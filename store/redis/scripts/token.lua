@@ -18,15 +18,14 @@ local function expect(value, what)
   return value
 end
 
--- take issues a token and reserves the numbers before it. It returns the first number, and how many
--- numbers fewer than asked for are reserved. It returns nil if the counter is at its end.
+-- after issues a token when the counter was set from before to token, the clock's µs, and reserves the
+-- numbers between. It returns the first number, and how many numbers fewer than asked for are reserved.
+-- It returns nil if the counter is at its end.
 --
 -- The last number of a span is the clock's µs. So the counter never runs ahead of the clock, and
 -- tokens still grow when the counter is lost. For the same reason a lost counter yields one number.
 -- The digits are compared as text, because a conversion takes as long as a call.
-local function take(time, tokens)
-  local token = time[1] .. string.sub('00000' .. time[2], -6)
-  local before = taken or call('SET', counter, token, 'GET')
+local function after(before, token, tokens)
   if not before then
     taken = token
     return token, tokens - 1
@@ -48,6 +47,12 @@ local function take(time, tokens)
   taken = string.format('%.0f', math.max(number + 1, tonumber(token)))
   call('SET', counter, taken)
   return taken, tokens - 1
+end
+
+-- take sets the counter to the clock and issues a token; see after.
+local function take(time, tokens)
+  local token = time[1] .. string.sub('00000' .. time[2], -6)
+  return after(taken or call('SET', counter, token, 'GET'), token, tokens)
 end
 
 -- last_token reads the counter for a request that gets no token.
