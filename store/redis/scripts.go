@@ -24,19 +24,18 @@ const listed = 64
 
 // scripts are those of one handle.
 type scripts struct {
-	acquire, vote, renew, prolong, release, inspect, raise, breaking *script
+	acquire, renew, prolong, release, inspect, raise, breaking *script
 }
 
 var defaultScripts = sync.OnceValue(func() *scripts { return newScripts(listed) })
 
-// newScripts reads the scripts. Acquire and vote alone are refused when the server is out of
+// newScripts reads the scripts. Acquire alone is refused when the server is out of
 // memory: the others free memory, or nothing could. Looks are allowed where
 // nothing may be written.
 func newScripts(listed int) *scripts {
 	const frees, looks = "#!lua flags=allow-oom", "#!lua flags=no-writes"
 	return &scripts{
 		acquire:  newScript("acquire", "#!lua", listed),
-		vote:     newScript("vote", "#!lua", listed),
 		renew:    newScript("renew", frees, listed),
 		prolong:  newScript("prolong", frees, listed),
 		release:  newScript("release", frees, listed),

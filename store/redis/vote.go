@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"slices"
 	"strconv"
 
 	"github.com/redis/rueidis"
@@ -24,14 +23,14 @@ func (s *Store) Vote(ctx context.Context, req store.Request, token uint64) (stor
 	if s.replicas > 0 || s.client.Mode() == rueidis.ClientModeCluster {
 		return store.Vote{}, store.ErrUnsupported
 	}
-	n, sc, args := s.keys.of(req.Name), s.scripts.acquire, s.acquireArgs(req)
+	n, args := s.keys.of(req.Name), s.acquireArgs(req)
 	if token != 0 {
-		sc, args = s.scripts.vote, append(slices.Clone(args), strconv.FormatUint(token, 10))
+		args = append(args, strconv.FormatUint(token, 10))
 	}
-	reply, life, err := s.sendVote(ctx, sc, n, args)
+	reply, life, err := s.sendVote(ctx, n, args)
 	if err == nil && life == nil || notRun(err) || replyIs(err, "NOSCRIPT", indexedReply) {
 		life = nil
-		reply, err = s.run(ctx, sc, n, args)
+		reply, err = s.run(ctx, s.scripts.acquire, n, args)
 	}
 	var v store.Vote
 	if v.Grant, err = s.readAcquire(req, n, reply, err); err != nil {
@@ -55,15 +54,15 @@ func (s *Store) Vote(ctx context.Context, req store.Request, token uint64) (stor
 	return v, nil
 }
 
-// sendVote calls a script once and asks for the life after it, in one round trip. It goes through
+// sendVote calls the acquire script once and asks for the life after it, in one round trip. It goes through
 // one connection, so the life is that of the process that has voted, or of one that
 // came later. Without replies and error nothing was sent.
-func (s *Store) sendVote(ctx context.Context, sc *script, n *name, args []string) (reply rueidis.RedisMessage, life []rueidis.RedisResult, err error) {
+func (s *Store) sendVote(ctx context.Context, n *name, args []string) (reply rueidis.RedisMessage, life []rueidis.RedisResult, err error) {
 	if s.votes.Add(1) > mostVotes {
 		s.votes.Add(-1)
 		return reply, nil, nil
 	}
-	replies := s.client.DoMulti(ctx, append([]rueidis.Completed{sc.bySHA(s.client, n.keys(), args)}, s.askLife()...)...)
+	replies := s.client.DoMulti(ctx, append([]rueidis.Completed{s.scripts.acquire.bySHA(s.client, n.keys(), args)}, s.askLife()...)...)
 	reply, err = replies[0].ToMessage()
 	if err != nil && ctx.Err() != nil {
 		go s.endVoteLater(n)

@@ -76,6 +76,14 @@ func TestVote(t *testing.T) {
 	other := ask("r", "b")
 	other.Mode = store.Shared
 	require.NotEqual(t, now+5000, vote(other, now+5000).Grant.Token, "two readers have one token")
+
+	former := ask("b", "a")
+	vote(former, 0)
+	require.NoError(t, s.Release(bounded(t), refOf(former)))
+	gone := refOf(ask("b", "a"))
+	gone.Bury = true
+	require.ErrorIs(t, s.Release(bounded(t), gone), store.ErrLost)
+	require.Equal(t, now+9000, vote(ask("b", "b"), now+9000).Grant.Token, "a name with a buried id")
 }
 
 // counted counts the second rounds that a server takes part in.
