@@ -82,6 +82,7 @@ func New(s store.Store, opts *Options) (*Client, error) {
 	cfg := core.Config{
 		Store:      s,
 		Timeout:    resolved.timeout(resolved.TTL),
+		Renewal:    resolved.timeout(MaxTTL),
 		MaxWaiters: resolved.MaxWaiters,
 		SlowWait:   resolved.SlowWait,
 		Log:        resolved.Logger,

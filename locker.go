@@ -52,37 +52,25 @@ func (l *locker) op(verb string) string {
 
 func (l *locker) fail(verb string, err error) error {
 	e := &Error{Op: l.op(verb), Name: l.config.Name, Err: err}
-	if b, ok := err.(*busyError); ok {
-		e.HeldBy, e.Err = b.heldBy, b.error
+	if n, ok := err.(*core.NotGranted); ok {
+		e.HeldBy, e.Err = n.HeldBy, n.Err
 	}
 	return e
 }
-
-// busyError is a bare error with the label of a holder.
-type busyError struct {
-	error
-	heldBy string
-}
-
-func (e *busyError) Unwrap() error { return e.error }
 
 // busy is the error of a call that did not get the lock. known says that the call acted
 // for an owner that its caller had named. If this client has the hold itself, its
 // holder may be the caller, so the error says what that would need.
 func busy(err error, known bool) error {
-	var n *core.NotGranted
-	if !errors.As(err, &n) {
+	n, ok := err.(*core.NotGranted)
+	if !ok || !n.Own {
 		return err
 	}
-	err = n.Err
-	switch {
-	case n.Own && known:
-		err = fmt.Errorf("%w (this client holds it for another owner than the one of this call)", err)
-	case n.Own:
-		err = fmt.Errorf("%w (this client holds it, and the call had a context without its owner: "+
-			"a nested call needs the context of Do or Hold.Context)", err)
+	hint := ", and the call had a context without its owner: a nested call needs the context of Do or Hold.Context"
+	if known {
+		hint = " for another owner than the one of this call"
 	}
-	return &busyError{err, n.HeldBy}
+	return &core.NotGranted{Err: fmt.Errorf("%w (this client holds it%s)", n.Err, hint), HeldBy: n.HeldBy}
 }
 
 // newHold is the memory of a hold and of the call that takes it.

@@ -45,10 +45,10 @@ type LockEvent struct {
 // HoldEvent is the end of a handle.
 type HoldEvent struct {
 	Name   string
-	Shared bool // a reader's
-	Nested bool // its owner held the lock already
-	Held   time.Duration
-	Lost   LossCause // empty: it was not lost
+	Shared bool          // a reader's
+	Nested bool          // its owner held the lock already
+	Held   time.Duration // until the store has confirmed the release, or the loss
+	Lost   LossCause     // empty: it was not lost
 }
 
 // LossCause says why a hold was lost.

@@ -130,6 +130,22 @@ func TestObserverSeesWaitsAndNestedHolds(t *testing.T) {
 	})
 }
 
+// A loss that only the release finds is told too, as OnLost and Stats tell it.
+func TestObserverSeesLossAtUnlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, r := observed(t, memory.New(), dlock.Options{})
+		h, err := c.Mutex("m").LockContext(t.Context())
+		require.NoError(t, err)
+		_, err = c.Break(t.Context(), "m")
+		require.NoError(t, err)
+		require.ErrorIs(t, h.Unlock(), dlock.ErrLost)
+		synctest.Wait()
+		require.Len(t, r.holds, 1)
+		assert.Equal(t, dlock.LostGone, r.holds[0].Lost)
+		assert.EqualValues(t, 1, c.Stats().LostGone)
+	})
+}
+
 // The cause of each kind of loss is told, and a hold that Close ends is not lost.
 func TestObserverSeesLosses(t *testing.T) {
 	for name, x := range map[string]struct {

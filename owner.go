@@ -140,12 +140,14 @@ func TokenFor(ctx context.Context, name string) (token uint64, ok bool) {
 }
 
 // TokenFrom returns the fencing token of the innermost hold that ctx was made
-// under, whatever its name. Where locks of several names nest, that is the token of
+// under, whatever its name. Under [WithOwner] with another owner there is none. Where locks of several names nest, that is the token of
 // another lock than the resource expects: use [TokenFor], which asks by name.
 func TokenFrom(ctx context.Context) (token uint64, ok bool) {
-	s := scopeOf(ctx)
-	if s == nil || s.hold == nil {
-		return 0, false
+	first := scopeOf(ctx)
+	for s := first; s != nil && s.owner == first.owner; s = s.outer {
+		if s.hold != nil {
+			return s.hold.Token(), true
+		}
 	}
-	return s.hold.Token(), true
+	return 0, false
 }

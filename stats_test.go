@@ -1,16 +1,19 @@
 package dlock_test
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/internal/coretest"
-	"github.com/dlock-go/dlock/store/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/coretest"
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/memory"
 )
 
 func TestStatsCountHoldsAndWaiters(t *testing.T) {
@@ -136,6 +139,9 @@ func TestStatsCountLossesByCause(t *testing.T) {
 		assert.Zero(t, c.Stats().StoreErrors)
 		lose(&want.LostDeadline, s.GoDown)
 		assert.NotZero(t, c.Stats().StoreErrors)
+		before := c.Stats().StoreErrors
+		lose(&want.LostDeadline, func() { s.CutRenewals(func(context.Context) error { return store.ErrRefused }) })
+		assert.Greater(t, c.Stats().StoreErrors, before, "renewals that the store refuses")
 
 		h := coretest.MustLock(t, t.Context(), c.Mutex("m"))
 		_, err := m.Break(t.Context(), "m")

@@ -38,6 +38,10 @@ func TestTokenFrom(t *testing.T) {
 			assert.Greater(t, inner, token)
 			_, ok = dlock.TokenFrom(dlock.WithOwner(ctx, dlock.NewOwner()))
 			assert.False(t, ok, "another owner has no hold here")
+			owner, _ := dlock.OwnerFrom(ctx)
+			same, ok := dlock.TokenFrom(dlock.WithOwner(ctx, owner))
+			assert.True(t, ok, "the same owner, named once more")
+			assert.Equal(t, inner, same)
 			return nil
 		}))
 		require.NoError(t, outer.Unlock())

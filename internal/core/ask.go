@@ -44,6 +44,9 @@ func (a *Call) askForFront() (localqueue.State, error) {
 		p.queue.Phase = localqueue.Inline
 	} else {
 		p.follow()
+		if a.since == 0 {
+			a.since = p.began
+		}
 	}
 	n.shard.mu.Unlock()
 	if inline {
@@ -98,9 +101,9 @@ func (a *Call) answered(p *place, answer request.Answer) (localqueue.State, erro
 	if err == nil && a.Client.isClosing.Load() {
 		err = request.ErrClosed
 	}
-	n := a.name
-	a.asked(a.Client.moment(p.request.Sent()))
+	n, sent := a.name, a.Client.moment(p.request.Sent())
 	n.shard.mu.Lock()
+	a.asked(sent)
 	if err == nil && p.asksFor(a) {
 		p.follow()
 		n.shard.mu.Unlock()

@@ -47,7 +47,7 @@ type Call struct {
 	ctx   context.Context
 	name  *nameState
 	owner *ownerState
-	since moment // it asks or waits
+	since moment // it asks or waits; written under the shard
 	again *again
 
 	// Guarded by the shard.
@@ -152,6 +152,9 @@ func (a *Call) start(over error, fx *effects) (localqueue.State, error) {
 	default:
 		w.Mode, w.Kind, w.Value = a.Mode, &a.Config.kind, a
 		n.queue.Join(w)
+		if w.State != localqueue.Asking {
+			a.since = a.Client.now()
+		}
 		a.owner.waiters = append(a.owner.waiters, a)
 	}
 	return w.State, nil
@@ -243,7 +246,7 @@ func (a *Call) deliver() error {
 		return nil
 	}
 	sh.mu.Unlock()
-	if err := h.unlock(); isClosed(err) {
+	if err := h.Unlock(); isClosed(err) {
 		return request.ErrClosed
 	}
 	return request.ErrExpired

@@ -29,7 +29,8 @@ import (
 // Config is what New needs. All fields but OnLost and SlowWait are required.
 type Config struct {
 	Store      store.Store
-	Timeout    time.Duration // of one call of the store, for the longest lease
+	Timeout    time.Duration // of one call of the store that is about no lock, and half of Close's
+	Renewal    time.Duration // of one call that renews; the watchdog shortens it for short leases
 	MaxWaiters int
 	SlowWait   time.Duration // after which a wait is logged; 0: never
 	OnLost     func(*Handle) // may be nil
@@ -64,7 +65,7 @@ func New(cfg Config) (*Client, error) {
 	c := &Client{config: cfg, log: cfg.Log, closing: make(chan struct{}), closed: make(chan struct{})}
 	c.start = time.Now().Add(-time.Second) // so that no moment is 0
 	var err error
-	c.dog, err = watchdog.New(watchdog.Config{Renew: c.renew, Expired: c.expired, Timeout: cfg.Timeout})
+	c.dog, err = watchdog.New(watchdog.Config{Renew: c.renew, Expired: c.expired, Timeout: cfg.Renewal})
 	if err != nil {
 		return nil, err
 	}

@@ -62,9 +62,7 @@ func (h *Handle) shard() *shard { return h.turn.owner.name.shard }
 // Unlock ends the handle, and with the last handle of a hold at the store gives that
 // back. It returns when the store has confirmed that, or after the timeout; see
 // request.Request.Release for the errors.
-func (h *Handle) Unlock() error { return h.unlock() }
-
-func (h *Handle) unlock() error {
+func (h *Handle) Unlock() error {
 	g := h.turn
 	s, c := g.store, g.owner.name.client
 	sh := h.shard()
@@ -79,8 +77,12 @@ func (h *Handle) unlock() error {
 		began = c.now()
 	}
 	err = s.place.request.Release(c.closing)
+	reason := ErrNotHeld
 	if errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrForeignKey) {
-		err = c.goneAtRelease(h, err)
+		reason, err = ErrGone, c.goneAtRelease(h, err)
+	}
+	if h.atEnd != nil { // nothing changes it after the end
+		h.atEnd(reason)
 	}
 	for _, gone := range spares {
 		c.await(gone, began+moment(s.place.config.Timeout))
@@ -99,8 +101,9 @@ func (c *Client) await(gone <-chan struct{}, deadline moment) {
 }
 
 // finish ends the handle. It reports last if no owner is left that has the hold at
-// the store. Then the caller gives the hold back. The spare places go at the same
-// time: else the store would grant the lock to a place that no call wants any more.
+// the store. Then the caller gives the hold back, and calls atEnd. The spare places go
+// at the same time: else the store would grant the lock to a place that no call wants
+// any more.
 func (h *Handle) finish() (last bool, spares []<-chan struct{}, err error) {
 	g := h.turn
 	s, o := g.store, g.owner
@@ -122,25 +125,27 @@ func (h *Handle) finish() (last bool, spares []<-chan struct{}, err error) {
 			s.lose(&fx)
 		}
 	}
-	if err = h.err; err != nil {
+	switch err = h.err; {
+	case err != nil:
 		if errors.Is(err, store.ErrLost) {
 			o.lost--
 		}
 		last = false
-	} else {
+	case next != nil:
 		fx.end(h, ErrNotHeld)
-		switch {
-		case next != nil:
-			s.pass(g, next, &fx)
-			last = false
-		case g.handles == nil:
-			s.end(g)
+		s.pass(g, next, &fx)
+		last = false
+	case last:
+		fx.endContexts(h, ErrNotHeld)
+		s.end(g)
+		o.name.client.renewals.ended(s)
+		if o.name.ownerHolds == 0 {
+			spares = o.name.dropSpares()
 		}
-		if last {
-			o.name.client.renewals.ended(s)
-			if o.name.ownerHolds == 0 {
-				spares = o.name.dropSpares()
-			}
+	default:
+		fx.end(h, ErrNotHeld)
+		if g.handles == nil {
+			s.end(g)
 		}
 	}
 	o.leave()
@@ -222,8 +227,9 @@ func (h *Handle) attach(ctx context.Context, cancel context.CancelCauseFunc, inD
 }
 
 // AtEnd has f called once with the reason when the handle ends, on the goroutine that
-// ends it, after what earlier calls of AtEnd have asked for. f must not block or call
-// the client.
+// ends it, after what earlier calls of AtEnd have asked for. Of the last handle of a
+// hold it is called when the hold was released, so a loss that the release finds is
+// the reason. f must not block or call the client.
 func (h *Handle) AtEnd(f func(error)) {
 	sh := h.shard()
 	sh.mu.Lock()

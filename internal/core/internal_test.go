@@ -8,12 +8,13 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dlock-go/dlock/internal/localqueue"
 	"github.com/dlock-go/dlock/internal/request"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/memory"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 // rig is a client with its store, and a second process on the same locks.
@@ -137,6 +138,46 @@ func TestFault58PauseBeforeTheFirstAnswerCounts(t *testing.T) {
 		st := r.near.Stats()
 		st.Counters = Counters{}
 		assert.Zero(t, st)
+	})
+}
+
+// A call that joins the queue has begun to wait when others can see it there: its
+// patience counts from then.
+func TestWaitBeginsInTheQueue(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		asks := r.call(usual, store.Shared)
+		require.Equal(t, localqueue.Asking, r.joined(asks))
+		follows, waits := r.call(usual, store.Shared), r.call(usual, store.Exclusive)
+		require.Equal(t, localqueue.Following, r.joined(follows))
+		require.Equal(t, localqueue.Waiting, r.joined(waits))
+		assert.NotZero(t, follows.since)
+		assert.NotZero(t, waits.since)
+		for _, a := range []*Call{waits, follows, asks} {
+			assert.ErrorIs(t, a.leave(context.Canceled), context.Canceled)
+		}
+	})
+}
+
+// A hold that no owner is given leaves no trouble of its renewal behind.
+func TestHoldThatIsGivenUpHasNoTrouble(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		a := r.call(usual, store.Exclusive)
+		require.Equal(t, localqueue.Asking, r.joined(a))
+		p := a.newPlace(request.NewID())
+		p.queue, p.identity = a.waiter.Place, &p.own
+		s := &p.hold
+		s.init(p, request.Grant{Token: 1, At: time.Now(), Deadline: time.Now().Add(time.Minute)})
+		r.near.renewals.mu.Lock()
+		r.near.renewals.join(s, "down")
+		r.near.renewals.mu.Unlock()
+		p.dropped = true
+		var fx effects
+		a.name.shard.mu.Lock()
+		p.granted(&fx)
+		a.name.shard.mu.Unlock()
+		fx.run(r.near)
+		assert.Empty(t, r.near.renewals.causes)
+		assert.ErrorIs(t, a.leave(context.Canceled), context.Canceled)
 	})
 }
 

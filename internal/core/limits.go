@@ -43,9 +43,6 @@ func (a *Call) countWaiting() error {
 	if a.counted == waits {
 		return nil
 	}
-	if a.since == 0 {
-		a.since = a.Client.now()
-	}
 	return a.count(waits, a.Client.config.MaxWaiters)
 }
 
@@ -63,7 +60,7 @@ func (a *Call) uncount() {
 }
 
 // asked notes when the request of this call was sent. What it has waited before is
-// counted.
+// counted. The shard is locked.
 func (a *Call) asked(at moment) {
 	if a.counted == waits {
 		a.Client.waitTime.Add(int64(at - a.since))

@@ -80,6 +80,12 @@ func (s *storeHold) cause() error {
 
 // end ends one handle for the reason err. The shard is locked.
 func (fx *effects) end(h *Handle, err error) {
+	fx.endContexts(h, err)
+	fx.add(h.atEnd, err)
+}
+
+// endContexts is end without what AtEnd has asked for.
+func (fx *effects) endContexts(h *Handle, err error) {
 	g := h.turn
 	if h.prev != nil {
 		h.prev.next = h.next
@@ -101,7 +107,6 @@ func (fx *effects) end(h *Handle, err error) {
 		fx.add(cancel, err)
 	}
 	h.contexts = nil
-	fx.add(h.atEnd, err)
 }
 
 // add has f called with err, unless f is nil.

@@ -102,7 +102,7 @@ func (p *place) granted(fx *effects) {
 	var err error
 	switch {
 	case p.dropped:
-		s.lease.Disarm()
+		s.giveUp()
 		return
 	case n.client.isClosing.Load():
 		err = request.ErrClosed
@@ -115,7 +115,7 @@ func (p *place) granted(fx *effects) {
 		p.grantedFront(err, fx)
 	}
 	if len(s.owners) == 0 {
-		s.lease.Disarm()
+		s.giveUp()
 		p.dropped = true
 		p.request.Abandon()
 	}
@@ -141,7 +141,7 @@ func (p *place) grantedDirectly(err error, fx *effects) {
 func (p *place) grantedFront(err error, fx *effects) {
 	n, s := p.name, &p.hold
 	p.atRest()
-	if asker := n.queue.Follower(p.queue); err != nil && asker != nil && p.queue.Phase == localqueue.Inline {
+	if asker := p.queue.Asker(); err != nil && asker != nil && p.queue.Phase == localqueue.Inline {
 		n.carryOut(n.queue.Fail(p.queue, false, func(w *localqueue.Waiter) bool {
 			return w == asker && w.Value.(*Call).failing(err)
 		}))

@@ -60,6 +60,12 @@ func (s *storeHold) init(p *place, g request.Grant) {
 	c.dog.Keep(&s.lease, t)
 }
 
+// giveUp ends the renewal of a hold that no owner was given.
+func (s *storeHold) giveUp() {
+	s.lease.Disarm()
+	s.place.name.client.renewals.ended(s)
+}
+
 func (s *storeHold) mode() store.Mode { return s.place.mode() }
 
 // buildOn takes into account what else o has of this name, or may have under the

@@ -53,7 +53,13 @@ func TestDetach(t *testing.T) {
 	q.Join(&second)
 	p := first.Place
 	p.Phase = Inline
+	if p.Asker() != &first {
+		t.Errorf("the asker is %v", p.Asker())
+	}
 	q.Detach(p)
+	if p.Asker() != nil {
+		t.Errorf("the asker in the background is %v", p.Asker())
+	}
 	if first.State != Following || second.State != Following || first.Place != p || second.Place != p {
 		t.Errorf("waiters are %v and %v", first.State, second.State)
 	}

@@ -71,6 +71,9 @@ type Place struct {
 // Wanted reports whether a waiter at the front relies on the place.
 func (p *Place) Wanted() bool { return p.followers > 0 }
 
+// Asker returns the waiter whose call sends the request, or nil in the background.
+func (p *Place) Asker() *Waiter { return p.asker }
+
 // fits reports whether a grant to p can be given to w.
 func (p *Place) fits(w *Waiter) bool {
 	return p.Mode == w.Mode && *p.Kind == *w.Kind && !w.Kind.Alone

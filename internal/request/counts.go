@@ -27,9 +27,13 @@ func (k *counts) count(id string, err error) {
 		line = &k.lines[(id[0]+9*(id[0]>>6))&15] // the value of a hexadecimal digit
 	}
 	line.calls.Add(1)
-	if err != nil && (!Certain(err) || errors.Is(err, store.ErrRefused)) {
+	if isFailure(err) {
 		line.failed.Add(1)
 	}
+}
+
+func isFailure(err error) bool {
+	return err != nil && (!Certain(err) || errors.Is(err, store.ErrRefused))
 }
 
 // Calls returns how many calls of the store have ended, how many of them had no usable

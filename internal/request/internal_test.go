@@ -93,6 +93,24 @@ func TestReleaserKeepsNothing(t *testing.T) {
 	d.StopAcquires()
 }
 
+// A request that its timer refuses before it is entered gets no events afterwards.
+func TestRefusedBeforeItListens(t *testing.T) {
+	d := NewSender(memory.New(), slog.New(slog.DiscardHandler))
+	r := new(Request)
+	r.Init(d, &Config{TTL: time.Second, WaitTTL: time.Second, Timeout: time.Second}, "m", NewID(), store.Exclusive)
+	var got Answer
+	p := r.newPolling(time.Now(), func(a Answer) { got = a })
+	p.timer = time.NewTimer(time.Hour)
+	r.poll = p
+	r.mu.Lock()
+	r.finish(Answer{Outcome: Refused, Err: ErrUnavailable})
+	r.listen()
+	r.Abandon()
+	assert.Equal(t, Refused, got.Outcome)
+	assert.Zero(t, d.Listening())
+	d.StopAcquires()
+}
+
 func TestCounter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c Counter

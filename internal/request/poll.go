@@ -85,6 +85,11 @@ func (r *Request) startPolling(p *polling, now time.Time) {
 	}
 	p.timer = time.AfterFunc(wait, r.onTimer)
 	r.mu.Unlock()
+	r.listen()
+}
+
+// listen has the request get its events. The timer may have ended it meanwhile.
+func (r *Request) listen() {
 	missed := r.sender.wakeups.enter(r)
 	if r.over() {
 		r.sender.wakeups.remove(r)
@@ -95,11 +100,12 @@ func (r *Request) startPolling(p *polling, now time.Time) {
 	}
 }
 
-// over reports that nothing more is asked for.
+// over reports that nothing more is asked for: the request was abandoned, granted or
+// refused.
 func (r *Request) over() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.phase != asking
+	return r.phase != asking || r.poll.then == nil
 }
 
 // retry is how long a queued request sleeps.
@@ -122,7 +128,7 @@ func (r *Request) onTimer() {
 	case r.inFlight && now.Before(p.giveUp):
 		p.timer.Reset(p.giveUp.Sub(now))
 	case r.inFlight:
-		r.finish(Answer{Outcome: Refused, Err: Unavailable(p.silence(r.config.TTL))})
+		r.finish(Answer{Outcome: Refused, Err: Unavailable(p.silence(now.Sub(p.sent)))})
 		return
 	case p.exhausted():
 		r.finish(Answer{Outcome: Refused, Err: Unavailable(p.trouble)})
@@ -230,7 +236,7 @@ func (r *Request) onEvent(e store.Event) {
 	case r.config.Fixed || g.Deadline.Sub(now) < lease/3:
 		p.next, p.mustRenew = now, true
 	default:
-		r.phase = granted
+		r.phase, r.present = granted, true
 		r.sender.counts.pushed.Add(1)
 		r.finish(Answer{Outcome: Granted, Grant: g})
 		return

@@ -73,7 +73,7 @@ func (d *Sender) Renew(ctx context.Context, refs []store.Ref) []error {
 	errs := d.store.Renew(ctx, refs)
 	var failed error
 	for _, err := range errs {
-		if err != nil && !Certain(err) {
+		if isFailure(err) {
 			failed = err
 		}
 	}

@@ -7,9 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/dlock-go/dlock/internal/request"
 	"github.com/dlock-go/dlock/store"
-	"github.com/stretchr/testify/assert"
 )
 
 // A grant that overtakes the answer "queued" is not lost.
@@ -199,4 +200,30 @@ func TestEventWhileARequestIsUnderWay(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A grant that came as an event before any reply has to be released, and is cleared
+// only then.
+func TestPushedGrantBeforeAnyReply(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		arrive := make(chan struct{})
+		r.answers(func(ctx context.Context, req store.Request) (store.Grant, error) {
+			<-arrive
+			return store.Grant{Held: true, Token: 7, TTL: req.TTL, Holds: 1}, nil
+		})
+		q := r.request("m")
+		var got request.Answer
+		q.Start(func(a request.Answer) { got = a })
+		synctest.Wait()
+		r.events.Emit(store.Event{ID: q.ID(), Token: 7})
+		synctest.Wait()
+		assert.Equal(t, request.Granted, got.Outcome)
+		cleared := q.Cleared()
+		q.Abandon()
+		synctest.Wait()
+		assert.Positive(t, r.spy.Releases.Load(), "nothing was released")
+		close(arrive)
+		synctest.Wait()
+		<-cleared
+	})
 }

@@ -37,6 +37,27 @@ func TestHoldIsRenewedForAsLongAsItIsHeld(t *testing.T) {
 	})
 }
 
+// A renewal of a long lease has the time that the lease gives it, also where the
+// client's own TTL is short.
+func TestRenewalHasTheTimeOfItsLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := coretest.NewSpy(memory.New())
+		s.OnRenew(func(ctx context.Context, holds []store.Ref) []error {
+			select {
+			case <-time.After(150 * time.Millisecond):
+				return s.Store.Renew(ctx, holds)
+			case <-ctx.Done():
+				return []error{ctx.Err()}
+			}
+		})
+		c := coretest.Open(t, s, &dlock.Options{TTL: 300 * time.Millisecond})
+		h := coretest.MustLock(t, t.Context(), c.Mutex("m", dlock.WithTTL(30*time.Second)))
+		time.Sleep(5 * time.Minute)
+		assert.NoError(t, h.Err())
+		require.NoError(t, h.Unlock())
+	})
+}
+
 func TestWithoutRenewalIsLostWhenTheLeaseRunsOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := coretest.NewSpy(memory.New())
