@@ -65,10 +65,11 @@ func parse(line string) (e store.Event, ok bool) {
 	return store.Event{ID: fields[0], Token: token, Short: short}, err1 == nil && err2 == nil
 }
 
-// deliver calls the sinks of this handle.
+// deliver calls the sinks of this handle. A grant that a handle without messages
+// meets in its own step and when it looks is told once.
 func (s *Store) deliver(e store.Event) {
-	if e.Token != 0 {
-		s.unwatch(e.ID)
+	if e.Token != 0 && !s.unwatch(e.ID) {
+		return
 	}
 	s.mu.Lock()
 	sinks := s.sinks

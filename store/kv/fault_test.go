@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -301,40 +300,6 @@ func TestManyEvents(t *testing.T) {
 		synctest.Wait()
 		if got := events(); len(got) != 500 || z.longest > 4096 || z.count > 10 {
 			t.Errorf("%d events in %d messages of at most %d bytes", len(got), z.count, z.longest)
-		}
-	})
-}
-
-// TestPolling: without messages a waiter of another handle is found soon, and
-// one that waits long costs few steps.
-func TestPolling(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		table := newTable()
-		var steps atomic.Int64
-		count := func() error { steps.Add(1); return nil }
-		s := open(t, &backend{table: table}, nil)
-		polling := open(t, &backend{table: table, before: count}, &kv.Options{Poll: 10 * time.Millisecond, MaxPoll: time.Second})
-		if !polling.Polls() {
-			t.Error("a backend without a Notifier does not poll")
-		}
-		events := hear(polling)
-		holder, waiter := request("n", 1, false), request("n", 2, true)
-		holder.TTL, waiter.WaitTTL = time.Hour, time.Hour
-		hold(t, s, holder)
-		queue(t, polling, waiter)
-		time.Sleep(100 * time.Second)
-		if n := steps.Load(); n > 110 {
-			t.Errorf("%d steps in 100 seconds", n)
-		}
-		s.Release(t.Context(), refOf(holder))
-		time.Sleep(time.Second)
-		if got := events(); len(got) != 1 || got[0] != (store.Event{ID: waiter.ID, Token: 2}) {
-			t.Errorf("got %+v, want one event with token 2", got)
-		}
-		before := steps.Load()
-		time.Sleep(time.Minute)
-		if n := steps.Load() - before; n != 0 {
-			t.Errorf("%d steps without a waiter", n)
 		}
 	})
 }

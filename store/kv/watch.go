@@ -53,14 +53,17 @@ func (s *Store) watch(req store.Request) {
 	}
 }
 
-// unwatch stops looking for a request.
-func (s *Store) unwatch(id string) {
+// unwatch stops looking for a request. It returns whether its event is still to be
+// delivered, which is always so with messages.
+func (s *Store) unwatch(id string) bool {
 	if s.notifier != nil {
-		return
+		return true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	_, ok := s.watched.waiters[id]
 	delete(s.watched.waiters, id)
+	return ok
 }
 
 // look is the goroutine that looks for waiters until there are none.
@@ -144,12 +147,7 @@ func (s *Store) lookFor(names [][]*waiter) {
 	}
 	for _, events := range granted {
 		for _, e := range events {
-			s.mu.Lock()
-			wanted := s.watched.waiters[e.ID] != nil
-			s.mu.Unlock()
-			if wanted {
-				s.deliver(e)
-			}
+			s.deliver(e)
 		}
 	}
 }

@@ -41,7 +41,7 @@ type backend struct {
 	key     string // what the keys of advisory locks depend on
 
 	lockOne, lockAll, readOne, readAll, clock, write, remove, names, sweep string
-	insert, drop, prolong                                                  string
+	insert, insertAll, drop, dropAll, prolong                              string
 
 	removed atomic.Int64 // rows, since the last vacuum
 
@@ -56,6 +56,7 @@ func newBackend(pool *pgxpool.Pool, o Options) (*backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
+	token := "(nextval('" + sequence(table) + "') - 1) * " + strconv.Itoa(span) + " + 1"
 	return &backend{
 		pool: pool, opts: o, table: table, key: table,
 
@@ -66,9 +67,22 @@ func newBackend(pool *pgxpool.Pool, o Options) (*backend, error) {
 		clock:   "SELECT clock_timestamp(), nextval('" + sequence(table) + "')",
 		insert: "WITH locked AS MATERIALIZED (SELECT pg_advisory_xact_lock($1))" +
 			" INSERT INTO " + table + " (name, value, expires, lone, token, short)" +
-			" SELECT $2, $3, clock_timestamp() + $4 * interval '1 microsecond', $5, (nextval('" + sequence(table) + "') - 1) * " + strconv.Itoa(span) + " + 1, $6 FROM locked" +
+			" SELECT $2, $3, clock_timestamp() + $4 * interval '1 microsecond', $5, " + token + ", $6 FROM locked" +
 			" ON CONFLICT (name) DO NOTHING RETURNING token",
+		// Names that a transaction has are passed over, and names that have a row too:
+		// the server would wait for a transaction that changes the row. (SELECT $1)
+		// hides how long an array is, else the server plans each statement again.
+		insertAll: "WITH locked AS MATERIALIZED (SELECT name, value, lease, id, short" +
+			" FROM unnest((SELECT $1::bigint[]), (SELECT $2::bytea[]), (SELECT $3::bytea[]), (SELECT $4::bigint[]), (SELECT $5::bytea[]), (SELECT $6::integer[]))" +
+			" AS u(key, name, value, lease, id, short) WHERE pg_try_advisory_xact_lock(key))" +
+			" INSERT INTO " + table + " (name, value, expires, lone, token, short)" +
+			" SELECT name, value, clock_timestamp() + lease * interval '1 microsecond', id, " + token + ", short FROM locked" +
+			" WHERE (SELECT true FROM " + table + " AS t WHERE t.name = locked.name) IS NULL" +
+			" ON CONFLICT (name) DO NOTHING RETURNING lone, token",
 		drop: "DELETE FROM " + table + " WHERE name = $1 AND lone = $2 AND expires > clock_timestamp()",
+		dropAll: "DELETE FROM " + table + " WHERE ctid = ANY (ARRAY(SELECT at FROM unnest((SELECT $1::bytea[]), (SELECT $2::bytea[])) AS u(name, id)," +
+			" LATERAL (SELECT t.ctid AS at FROM " + table + " AS t" +
+			" WHERE t.name = u.name AND t.lone = u.id AND t.expires > clock_timestamp() FOR UPDATE SKIP LOCKED) AS found)) RETURNING lone, 0::bigint",
 		prolong: "UPDATE " + table + " AS t SET expires = clock_timestamp() + u.lease * interval '1 microsecond'" +
 			" FROM unnest($1::bytea[], $2::bytea[], $3::bigint[]) AS u(name, id, lease)" +
 			" WHERE t.name = u.name AND t.lone = u.id AND t.expires > clock_timestamp() RETURNING t.lone",

@@ -43,3 +43,10 @@ func rolledBack(err error) bool {
 	var answer *pgconn.PgError
 	return errors.As(err, &answer) && (answer.Code == "40001" || answer.Code == "40P01")
 }
+
+// undone says whether the server has certainly not committed and says why: for the
+// sake of another transaction, or with a refusal.
+func undone(err error) bool {
+	var answer *pgconn.PgError
+	return rolledBack(err) || errors.As(err, &answer) && refusals[answer.Code] != ""
+}

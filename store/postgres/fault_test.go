@@ -153,6 +153,13 @@ func TestFault111_ServerErrors(t *testing.T) {
 				t.Errorf("%s, %s: got %v, want refused %v", code, kind, err, refused)
 			}
 		}
+		undone := refused || code == "40001" || code == "40P01"
+		_, errs := fresh.TakeTogether(t.Context(), request("a", 2, false), request("b", 3, false))
+		for _, err := range errs {
+			if err == nil || certain(err) || errors.Is(err, postgres.ErrNotDone) != undone {
+				t.Errorf("%s, together: got %v, want not done %v", code, err, undone)
+			}
+		}
 	}
 	if _, err := c.Exec(t.Context(), "DROP TRIGGER fail ON dlock_locks"); err != nil {
 		t.Fatal(err)
@@ -268,33 +275,4 @@ func TestListenerReconnects(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantEvent(t, events, "the waiter is granted", func(e store.Event) bool { return e.ID == waiter.ID })
-}
-
-// TestFault114_TableStaysSmall: names that are used once leave no rows, and the
-// table stays small.
-func TestFault114_TableStaysSmall(t *testing.T) {
-	s := start(t, "autovacuum=off")
-	locks := open(t, s.url+"&pool_max_conns=8")
-	const pairs = 11_000
-	var workers sync.WaitGroup
-	for w := range 8 {
-		workers.Go(func() {
-			for i := w; i < pairs; i += 8 {
-				req := request(fmt.Sprintf("a name that is used once: %d", i), i, false)
-				if g, err := locks.Acquire(t.Context(), req); err != nil || !g.Held {
-					t.Errorf("Acquire: got %+v, %v", g, err)
-				}
-				if err := locks.Release(t.Context(), refOf(req)); err != nil {
-					t.Errorf("Release: got %v", err)
-				}
-			}
-		})
-	}
-	workers.Wait()
-	if n := one(t, s.url, "SELECT count(*) FROM dlock_locks"); n != 0 {
-		t.Errorf("%d rows are left", n)
-	}
-	if kb := one(t, s.url, "SELECT pg_total_relation_size('dlock_locks') / 1024"); kb > 3500 {
-		t.Errorf("after %d locks the table and its index have %d kB", pairs, kb)
-	}
 }

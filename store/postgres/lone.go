@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/model"
@@ -19,6 +20,9 @@ import (
 // The statement that takes a lone hold takes the advisory lock of the name first.
 // Without it, a transaction that has read that the name is free and has drawn a
 // token could commit after another hold with a greater token came and went.
+//
+// Calls that travel together, see combiner, share a statement that waits for no
+// lock of another transaction. It passes over names that are locked.
 //
 // Renewal and release compare the id and the deadline in the row. If they wait
 // for the row and it changed meanwhile, the server compares again. If it did not
@@ -82,21 +86,19 @@ func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, er
 		return store.Grant{}, err
 	}
 	defer end()
-	b := s.backend
 	short := max(req.Tokens-span, 0)
-	var token int64
-	err = b.pool.QueryRow(during, b.insert,
-		lockKey(b.key, req.Name), []byte(req.Name), model.EncodeHold(nil, req, s.Handle(), 0, 0, 0),
-		req.TTL.Microseconds(), []byte(req.ID), short).Scan(&token)
+	a := s.calls.do(during, &call{
+		take: true, name: req.Name, id: req.ID, value: model.EncodeHold(nil, req, s.Handle(), 0, 0, 0),
+		lease: req.TTL, short: short,
+	})
 	switch {
-	case err == nil:
-		s.Created(1)
-		return store.Grant{Held: true, Token: uint64(token), Short: short, TTL: req.TTL, Holds: 1}, nil
-	case errors.Is(err, pgx.ErrNoRows), rolledBack(err):
-		s.busy.note(req.Name)
-		return s.Store.Acquire(ctx, req)
+	case a.done:
+		return store.Grant{Held: true, Token: uint64(a.token), Short: short, TTL: req.TTL, Holds: 1}, nil
+	case a.err != nil:
+		return store.Grant{}, a.err
 	}
-	return store.Grant{}, b.outcome(err)
+	s.busy.note(req.Name)
+	return s.Store.Acquire(ctx, req)
 }
 
 // Release implements [store.Store]: one statement for a lone hold, else a
@@ -110,16 +112,99 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 		return err
 	}
 	defer end()
-	b := s.backend
-	tag, err := b.pool.Exec(during, b.drop, []byte(ref.Name), []byte(ref.ID))
-	switch {
-	case err != nil && !rolledBack(err):
-		return b.outcome(err)
-	case err == nil && tag.RowsAffected() == 1:
-		b.dropped(1)
+	switch a := s.calls.do(during, &call{name: ref.Name, id: ref.ID}); {
+	case a.done:
 		return nil
+	case a.err != nil:
+		return a.err
 	}
 	return s.Store.Release(ctx, ref)
+}
+
+// alone sends a call by itself. It waits for the name if a transaction has it.
+func (s *Store) alone(ctx context.Context, c *call) (a answer) {
+	b := s.backend
+	var err error
+	if c.take {
+		err = b.pool.QueryRow(ctx, b.insert, lockKey(b.key, c.name), []byte(c.name), c.value, c.lease.Microseconds(), []byte(c.id), c.short).Scan(&a.token)
+		a.done = err == nil
+	} else {
+		var tag pgconn.CommandTag
+		tag, err = b.pool.Exec(ctx, b.drop, []byte(c.name), []byte(c.id))
+		a.done = err == nil && tag.RowsAffected() == 1
+	}
+	switch {
+	case a.done:
+		s.counted(c.take, 1)
+	case err != nil && !errors.Is(err, pgx.ErrNoRows) && !rolledBack(err):
+		a.err = b.outcome(err)
+	}
+	return a
+}
+
+// together sends calls of one kind in one statement. It waits for no name. A call
+// whose name a transaction has, or that finds anything but what it looks for,
+// is not done.
+func (s *Store) together(ctx context.Context, calls []*call) []answer {
+	answers := make([]answer, len(calls))
+	done, err := s.backend.lone(ctx, calls)
+	if err != nil {
+		if !undone(err) {
+			for i := range answers {
+				answers[i].err = s.backend.outcome(err)
+			}
+		}
+		return answers
+	}
+	s.counted(calls[0].take, len(done))
+	for i, c := range calls {
+		token, ok := done[c.id]
+		answers[i] = answer{done: ok, token: token}
+		delete(done, c.id) // of two calls with one id the second meets the first one's effect
+	}
+	return answers
+}
+
+// lone takes lone holds or gives them back, and returns the ids for which it has
+// done so, with the tokens of those taken.
+func (b *backend) lone(ctx context.Context, calls []*call) (map[string]int64, error) {
+	n := len(calls)
+	names, ids, values := make([][]byte, n), make([][]byte, n), make([][]byte, n)
+	keys, leases, shorts := make([]int64, n), make([]int64, n), make([]int32, n)
+	for i, c := range calls {
+		names[i], ids[i], values[i] = []byte(c.name), []byte(c.id), c.value
+		leases[i], shorts[i] = c.lease.Microseconds(), int32(c.short)
+		if c.take {
+			keys[i] = lockKey(b.key, c.name)
+		}
+	}
+	var rows pgx.Rows
+	var err error
+	if calls[0].take {
+		rows, err = b.pool.Query(ctx, b.insertAll, keys, names, values, leases, ids, shorts)
+	} else {
+		rows, err = b.pool.Query(ctx, b.dropAll, names, ids)
+	}
+	if err != nil {
+		return nil, err
+	}
+	done := make(map[string]int64, n)
+	var id []byte
+	var token int64
+	_, err = pgx.ForEachRow(rows, []any{&id, &token}, func() error {
+		done[string(id)] = token
+		return nil
+	})
+	return done, err
+}
+
+// counted notes that rows were made or removed.
+func (s *Store) counted(made bool, rows int) {
+	if made {
+		s.Created(rows)
+	} else {
+		s.backend.dropped(rows)
+	}
 }
 
 // Renew implements [store.Store]: one statement for up to 500 lone holds, and

@@ -59,6 +59,7 @@ type Store struct {
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
 	busy    busy
+	calls   combiner // of lone holds
 }
 
 var (
@@ -131,6 +132,7 @@ func open(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Store, error
 	}
 	s := &Store{Store: inner, backend: b}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.calls.ctx, s.calls.alone, s.calls.together = s.ctx, s.alone, s.together
 	return s, nil
 }
 

@@ -9,17 +9,24 @@ import (
 	"github.com/dlock-go/dlock/store/postgres"
 )
 
-func TestConformance(t *testing.T) { conform(t, "") }
+func TestConformance(t *testing.T) { conform(t, "", opened) }
 
-// TestConformancePolling: without a connection for LISTEN.
-func TestConformancePolling(t *testing.T) { conform(t, "&poll=true") }
+// TestConformancePolling: without a connection for LISTEN, and with calls that travel
+// as if others did with them.
+func TestConformancePolling(t *testing.T) {
+	conform(t, "&poll=true", func(t testing.TB, url string) *postgres.Store {
+		s := opened(t, url)
+		s.AlwaysTogether()
+		return s
+	})
+}
 
-func conform(t *testing.T, parameters string) {
+func conform(t *testing.T, parameters string, open func(testing.TB, string) *postgres.Store) {
 	s := start(t)
 	url := s.url + "&pool_max_conns=4" + parameters
 	conformance.RunSuite(t, conformance.Suite{
-		New:  func(t testing.TB) store.Store { return opened(t, url) },
-		Peer: func(t testing.TB, _ store.Store) store.Store { return opened(t, url) },
+		New:  func(t testing.TB) store.Store { return open(t, url) },
+		Peer: func(t testing.TB, _ store.Store) store.Store { return open(t, url) },
 		Plant: func(t testing.TB, _ store.Store, name string) {
 			c := connect(t, s.url)
 			if _, err := c.Exec(t.Context(), "INSERT INTO dlock_locks VALUES ($1, 'a value of another program', now() + interval '1 hour')", []byte(name)); err != nil {

@@ -18,7 +18,7 @@ const side = 32
 func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
 	var g store.Grant
 	var last *step
-	err := s.update(ctx, operation{name: req.Name, lease: req.TTL, isFree: true, do: func(st *step) (err error) {
+	err := s.update(ctx, operation{name: req.Name, lease: req.TTL, isFree: true, adds: true, do: func(st *step) (err error) {
 		longer := req
 		longer.TTL += st.slack
 		longer.WaitTTL += st.slack

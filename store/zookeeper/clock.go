@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"math"
 	"sync"
 	"time"
 
@@ -11,6 +12,15 @@ import (
 // clock may be, as one in so many.
 const maxDrift = 1000
 
+const (
+	// maxAsks bounds how often the leader is asked for its clock in one step.
+	maxAsks = 3
+
+	// exactly is how exactly the leader's clock has to be known, unless leases are
+	// long.
+	exactly = 25 * time.Millisecond
+)
+
 // clock knows the leader's clock within bounds. Each write of this handle tells
 // it: the time of modification that the leader gave the node is between the
 // sending and the answer. The zero clock knows nothing. No wall clock of a client
@@ -18,6 +28,7 @@ const maxDrift = 1000
 type clock struct {
 	mu sync.Mutex
 	sample
+	heard time.Time // when the last answer came, which may agree with the sample and be less exact
 
 	// anchor is the first time that this handle heard of the leader of epoch. All
 	// that was written under earlier leaders was written before it.
@@ -29,6 +40,7 @@ type clock struct {
 type sample struct {
 	session   int64  // of the connection that it came by
 	epoch     uint64 // of the leader
+	zxid      int64  // of the last write whose answer agrees with it
 	at        time.Time
 	low, high time.Duration // the leader's clock at that moment, since 1970
 }
@@ -36,7 +48,9 @@ type sample struct {
 // present is what a clock knows at one moment.
 type present struct {
 	epoch     uint64
-	low, high time.Duration
+	zxid      int64 // the leader's clock has not been set between the sample and this write
+	at        time.Time
+	low, high time.Duration // the leader's clock at that moment
 	anchor    time.Duration
 }
 
@@ -44,12 +58,14 @@ type present struct {
 // own, greater than those before.
 func epochOf(zxid int64) uint64 { return uint64(zxid) >> 32 }
 
-// observe takes the answer of a write that was sent at that time.
+// observe takes the answer of a write that was sent at that time. An answer that is
+// less exact than the sample confirms the sample, unless the two contradict: the
+// leader's clock was set then, and the answer counts.
 func (c *clock) observe(session int64, stat *zk.Stat, sent time.Time) {
 	now := time.Now()
 	written := time.Duration(stat.Mtime) * time.Millisecond
 	s := sample{
-		session: session, epoch: epochOf(stat.Mzxid), at: now,
+		session: session, epoch: epochOf(stat.Mzxid), zxid: stat.Mzxid, at: now,
 		low:  written,
 		high: written + time.Millisecond + now.Sub(sent), // mtime counts whole milliseconds
 	}
@@ -59,11 +75,13 @@ func (c *clock) observe(session int64, stat *zk.Stat, sent time.Time) {
 	case !c.known || c.epoch != s.epoch:
 		c.anchor = written
 	case c.session == s.session:
-		if low, high := c.bounds(now); s.high-s.low > high-low {
+		low, high := c.bounds(now)
+		if s.high-s.low > high-low && s.low <= high && s.high >= low {
+			c.zxid, c.heard = max(c.zxid, s.zxid), now
 			return
 		}
 	}
-	c.sample, c.known = s, true
+	c.sample, c.known, c.heard = s, true, now
 }
 
 // bounds is the leader's clock at that moment, as the sample tells it.
@@ -79,7 +97,55 @@ func (s *sample) bounds(now time.Time) (low, high time.Duration) {
 func (c *clock) now(session int64, epoch uint64, within time.Duration) (p present, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p = present{epoch: c.epoch, anchor: c.anchor}
-	p.low, p.high = c.bounds(time.Now())
+	p = present{epoch: c.epoch, zxid: c.zxid, at: time.Now(), anchor: c.anchor}
+	p.low, p.high = c.bounds(p.at)
 	return p, c.known && c.session == session && c.epoch >= epoch && p.high-p.low <= within
+}
+
+// lately says whether the leader has told its time within the last second. Asking
+// again would not make it known more exactly: answers are slow.
+func (c *clock) lately() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Since(c.heard) < time.Second
+}
+
+// present returns the present by a clock that knows the leader that wrote the zxid,
+// or a later one. It asks the leader if the clock does not know, or not exactly
+// enough for the lease. When answers are slow, leases are longer rather than calls.
+func (s *Store) present(zxid int64, lease time.Duration) (present, error) {
+	within := max(exactly, lease/100)
+	if s.clock.lately() {
+		within = math.MaxInt64
+	}
+	for n := 0; ; n++ {
+		p, ok := s.clock.now(s.conn.SessionID(), epochOf(zxid), within)
+		if ok {
+			return p, nil
+		}
+		if n == maxAsks {
+			return p, errNoClock
+		}
+		if err := s.askClock(); err != nil {
+			return p, err
+		}
+		within = math.MaxInt64
+	}
+}
+
+// askClock writes a node, so that the leader tells its time.
+func (s *Store) askClock() error {
+	sent, session := time.Now(), s.conn.SessionID()
+	stat, err := s.conn.Set(s.root+clockNode, nil, -1)
+	if err == zk.ErrNoNode { // the ensemble has lost its data
+		if err = s.makeFolders(); err == nil {
+			stat, err = s.conn.Set(s.root+clockNode, nil, -1)
+		}
+	}
+	if err != nil {
+		return outcome(err)
+	}
+	s.clock.observe(session, stat, sent)
+	new(snapshot).wrote(s, stat)
+	return nil
 }

@@ -49,13 +49,44 @@ func TestClockBounds(t *testing.T) {
 func TestClockKeepsTheBestSample(t *testing.T) {
 	var c clock
 	c.observe(1, statAt(3, time.Hour), time.Now())
-	c.observe(1, statAt(3, time.Hour+time.Minute), time.Now().Add(-time.Minute))
+	c.observe(1, statAt(3, time.Hour-time.Minute/2), time.Now().Add(-time.Minute))
 	p, _ := c.now(1, 3, time.Hour)
 	assert.Less(t, p.high-p.low, 30*time.Second)
 	assert.Equal(t, time.Hour, p.anchor)
 	c.observe(1, statAt(4, time.Minute), time.Now().Add(-time.Second))
 	p, _ = c.now(1, 4, time.Hour)
 	assert.Equal(t, time.Minute, p.anchor)
+}
+
+// TestClockThatWasSet: an answer that contradicts the sample replaces it, in either
+// direction and however slow it was. A slow answer that agrees confirms it.
+func TestClockThatWasSet(t *testing.T) {
+	for _, set := range []time.Duration{-time.Minute, time.Minute} {
+		var c clock
+		c.observe(1, statAt(3, time.Hour), time.Now())
+		slow := &zk.Stat{Mzxid: 3<<32 | 9, Mtime: (time.Hour - time.Second).Milliseconds()}
+		c.observe(1, slow, time.Now().Add(-2*time.Second))
+		p, _ := c.now(1, 3, time.Hour)
+		assert.Less(t, p.high-p.low, time.Second)
+		assert.Equal(t, slow.Mzxid, p.zxid)
+
+		c.observe(1, statAt(3, time.Hour+set), time.Now().Add(-2*time.Second))
+		p, _ = c.now(1, 3, time.Hour)
+		assert.GreaterOrEqual(t, p.low, time.Hour+set)
+		assert.Less(t, p.low, time.Hour+set+30*time.Second)
+		assert.Equal(t, time.Hour, p.anchor, "the leader is the same")
+	}
+}
+
+// TestClockHeardLately: an answer that is less exact than the sample counts as one.
+func TestClockHeardLately(t *testing.T) {
+	var c clock
+	assert.False(t, c.lately())
+	c.observe(1, statAt(3, time.Hour), time.Now())
+	c.heard = c.heard.Add(-time.Minute)
+	assert.False(t, c.lately())
+	c.observe(1, statAt(3, time.Hour-time.Second), time.Now().Add(-2*time.Second))
+	assert.True(t, c.lately())
 }
 
 // held is a node with one hold that ends ttl after now on the clock of epoch.

@@ -20,8 +20,18 @@ var (
 	// errLate: the transaction was carried out, but later than it was decided for.
 	errLate = errors.New("zookeeper: the answer took so long that a lease ended meanwhile")
 
+	// errNoClock: the session or the leader changed each time the clock was asked.
+	errNoClock = errors.New("zookeeper: the leader's clock is unknown")
+
+	// errTooLarge: the server would close the connection of the call.
+	errTooLarge = fmt.Errorf("%w: zookeeper: the lock has too many holds and waiters for one node", store.ErrRefused)
+
 	errUnderWay = errors.New("zookeeper: the handle was closed during the call")
 )
+
+// quotaExceeded is how the client reports the code of a server that enforces quotas,
+// which it has no error for.
+const quotaExceeded = "unknown error: -125"
 
 // outcome says whether an error of the client is a certain refusal. What it does
 // not know has an unknown outcome.
@@ -29,7 +39,7 @@ func outcome(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, zk.ErrNoAuth), errors.Is(err, zk.ErrInvalidACL), errors.Is(err, zk.ErrAuthFailed):
+	case errors.Is(err, zk.ErrNoAuth), errors.Is(err, zk.ErrInvalidACL), errors.Is(err, zk.ErrAuthFailed), err.Error() == quotaExceeded:
 		return fmt.Errorf("%w: %w", store.ErrRefused, err)
 	}
 	return fmt.Errorf("zookeeper: %w", err)

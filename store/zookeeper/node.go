@@ -39,6 +39,35 @@ func (n *snapshot) wrote(s *Store, stat *zk.Stat) {
 	}
 }
 
+const (
+	// maxRequest is how many bytes the data of a node and the paths of wake nodes may
+	// have. The server closes a connection that sends more than a megabyte at once.
+	// The rest is for the paths of the record and the ACL.
+	maxRequest = 1000 << 10
+
+	// maxQueued is how large the data may become by a new hold or place. The rest is
+	// for the tokens of those that wait, and for buried ids.
+	maxQueued = 850 << 10
+
+	// idSize is the length of the id of a request.
+	idSize = 32
+
+	// opSize is more than what an operation needs besides its path.
+	opSize = 64
+)
+
+// fits fails if a step makes a record too large. It postpones what the transaction
+// has no space for.
+func (s *Store) fits(op operation, st *step) error {
+	size := len(st.next.body)
+	if size > maxRequest || op.adds && len(st.call.Events) == 0 && size > max(maxQueued, st.size) {
+		return errTooLarge
+	}
+	each := opSize + len(s.wakePath("")) + idSize
+	st.wakes.postpone((maxRequest - size) / each)
+	return nil
+}
+
 // write carries out what a step decided, in one transaction: from the snapshot
 // old to the snapshot next, whose zxid and version it fills in. It returns
 // errConflict if the node is not as old has it.
@@ -65,6 +94,10 @@ func (s *Store) write(path string, old, next *snapshot, wakes *wakeChanges) erro
 			return outcome(err)
 		}
 		switch err := results[failed].Error; {
+		case failed >= len(ops)-len(wakes.created) && err == zk.ErrNoNode: // the folder is missing
+			if err := s.makeFolders(); err != nil {
+				return outcome(err)
+			}
 		case failed >= len(ops)-wakes.count() && (err == zk.ErrNoNode || err == zk.ErrNodeExists):
 			// The waiter's handle has lost its session, or the node is there already.
 			wakes.drop(failed - (len(ops) - wakes.count()))
@@ -116,21 +149,4 @@ func (s *Store) transaction(path string, old, next *snapshot, wakes *wakeChanges
 		ops = append(ops, &zk.CreateRequest{Path: s.wakePath(id), Acl: s.acl, Flags: zk.FlagEphemeral})
 	}
 	return ops, stat
-}
-
-// askClock writes a node, so that the leader tells its time.
-func (s *Store) askClock() error {
-	sent, session := time.Now(), s.conn.SessionID()
-	stat, err := s.conn.Set(s.root+clockNode, nil, -1)
-	if err == zk.ErrNoNode { // the ensemble has lost its data
-		if err = s.makeFolders(); err == nil {
-			stat, err = s.conn.Set(s.root+clockNode, nil, -1)
-		}
-	}
-	if err != nil {
-		return outcome(err)
-	}
-	s.clock.observe(session, stat, sent)
-	new(snapshot).wrote(s, stat)
-	return nil
 }

@@ -2,6 +2,7 @@ package zookeeper
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -98,16 +99,38 @@ func (l *link) SetReadDeadline(t time.Time) error {
 	return l.Conn.SetReadDeadline(t)
 }
 
-// authorize gives the server a user's name and password.
-func authorize(ctx context.Context, conn *zk.Conn, user string) error {
-	done := make(chan error, 1)
-	go func() { done <- conn.AddAuth("digest", []byte(user)) }()
+// retryPause is between two tries of untilServed.
+const retryPause = 50 * time.Millisecond
+
+// untilServed calls f until a server answers or ctx ends, and returns its error. The
+// client reports that no server serves after it has tried each once.
+func untilServed(ctx context.Context, f func() error) error {
+	served := make(chan error, 1)
+	go func() {
+		for {
+			err := f()
+			if !errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, zk.ErrNoServer) {
+				served <- err
+				return
+			}
+			select {
+			case <-time.After(retryPause):
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
 	select {
-	case err := <-done:
+	case err := <-served:
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// authorize gives the server a user's name and password.
+func authorize(ctx context.Context, conn *zk.Conn, user string) error {
+	return untilServed(ctx, func() error { return conn.AddAuth("digest", []byte(user)) })
 }
 
 // silent drops what the client would log: what matters comes as an error.

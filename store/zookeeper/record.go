@@ -107,6 +107,16 @@ func (n *snapshot) record(p present) (*model.Record, error) {
 	return r, nil
 }
 
+// at returns the record, and the present as early as it can be.
+func (n *snapshot) at(p present) (r *model.Record, now time.Duration, err error) {
+	now = p.low
+	if epochOf(n.zxid) == p.epoch {
+		now = max(now, n.written)
+	}
+	r, err = n.record(p)
+	return r, now, err
+}
+
 // firstToken is the first token of a transaction.
 func firstToken(zxid int64) uint64 { return uint64(zxid) << tokenBits }
 

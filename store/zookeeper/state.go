@@ -10,8 +10,13 @@ import (
 // costs a call, and beginning again two.
 const busyFor = 16
 
-// maxKnown bounds for how many names a handle remembers the record.
-const maxKnown = 20000
+const (
+	// maxKnown bounds for how many names a handle remembers the record.
+	maxKnown = 20000
+
+	// maxLooks bounds at how many names a handle looks to find one to forget.
+	maxLooks = 8
+)
 
 // nameState is what a handle knows of a name. Its operations on a name go one
 // after the other, since side by side all but one would have to begin again.
@@ -40,6 +45,7 @@ func (s *Store) lockName(ctx context.Context, name string) (*nameState, error) {
 	s.mu.Lock()
 	state := s.names[name]
 	if state == nil {
+		s.forgetIdle()
 		state = &nameState{turn: make(chan struct{}, 1)}
 		s.names[name] = state
 	}
@@ -60,11 +66,22 @@ func (s *Store) lockName(ctx context.Context, name string) (*nameState, error) {
 func (s *Store) unlockName(name string, state *nameState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.names) > maxKnown {
-		state.known, state.busy = nil, 0
-	}
 	s.left(name, state)
 	<-state.turn
+}
+
+// forgetIdle makes room for a new name: it forgets names that no operation uses.
+func (s *Store) forgetIdle() {
+	looks := 0
+	for name, state := range s.names {
+		if len(s.names) < maxKnown || looks == maxLooks {
+			return
+		}
+		looks++
+		if state.users == 0 {
+			delete(s.names, name)
+		}
+	}
 }
 
 // left forgets a name that no operation uses and of which nothing is known.

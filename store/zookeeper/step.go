@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"math"
 	mathrand "math/rand/v2"
 	"slices"
 	"time"
@@ -18,13 +19,6 @@ const (
 	// maxTries bounds how often an operation begins again because another one was
 	// faster.
 	maxTries = 100
-
-	// maxAsks bounds how often the leader is asked for its clock in one step.
-	maxAsks = 3
-
-	// exactly is how exactly the leader's clock has to be known, unless leases are
-	// long.
-	exactly = 25 * time.Millisecond
 )
 
 // operation is what a call does to the record of a name.
@@ -36,6 +30,7 @@ type operation struct {
 
 	lease  time.Duration // that do gives, or 0
 	isFree bool          // it is likely that the name is free
+	adds   bool          // do may add a hold or a place
 }
 
 // step is one try of an operation.
@@ -47,10 +42,11 @@ type step struct {
 	// to last for a TTL from the sending of its request gets that and the slack.
 	slack time.Duration
 
-	began time.Time
+	began time.Time     // the moment that Now and slack are of
 	ends  time.Duration // when the first entry of the record dies that is alive
 
 	old, next *snapshot // next is nil if nothing changes
+	size      int       // of the record as the step found it
 	wakes     wakeChanges
 }
 
@@ -122,6 +118,9 @@ func (s *Store) try(ctx context.Context, state *nameState, op operation) (err er
 			fresh = true
 			continue
 		}
+		if err := s.fits(op, st); err != nil {
+			return err
+		}
 		err = s.commit(state, op, st.old, st)
 		switch {
 		case err == nil && st.late():
@@ -141,32 +140,37 @@ func (s *Store) try(ctx context.Context, state *nameState, op operation) (err er
 
 // decide prepares a step on a snapshot.
 func (s *Store) decide(old *snapshot, lease time.Duration) (*step, error) {
-	allowed := max(exactly, lease/100)
-	p, ok := s.clock.now(s.conn.SessionID(), epochOf(old.zxid), allowed)
-	// After a few slow answers, leases are longer rather than calls.
-	for n := 0; !ok && n < maxAsks; n++ {
-		if err := s.askClock(); err != nil {
-			return nil, err
-		}
-		p, ok = s.clock.now(s.conn.SessionID(), epochOf(old.zxid), allowed)
+	p, err := s.present(old.zxid, lease)
+	if err != nil {
+		return nil, err
 	}
 	if s.zxid.Load()>>(63-tokenBits) != 0 {
 		return nil, fmt.Errorf("%w: zookeeper: there were too many leaders for more tokens", store.ErrRefused)
 	}
-	r, err := old.record(p)
+	r, now, err := old.at(p)
 	if err != nil {
 		return nil, err
 	}
-	now := p.low
-	if epochOf(old.zxid) == p.epoch {
-		now = max(now, old.written)
+	// If the leader's clock was set back before the record was written, an older
+	// sample of it is too late, and takes live entries for dead.
+	if r.Ends(math.MinInt64) <= now && p.zxid < old.zxid {
+		if err := s.askClock(); err != nil {
+			return nil, err
+		}
+		if p, err = s.present(old.zxid, lease); err != nil {
+			return nil, err
+		}
+		if r, now, err = old.at(p); err != nil {
+			return nil, err
+		}
 	}
 	last := firstToken(s.zxid.Load()) + tokensPerWrite - 1
 	st := &step{
-		record: r, slack: max(p.high-now, 0), began: time.Now(), ends: r.Ends(now),
+		record: r, slack: max(p.high-now, 0), began: p.at, ends: r.Ends(now),
 		old: old, next: &snapshot{epoch: p.epoch, now: now},
 	}
 	st.next.body, _ = r.AppendBinary(nil)
+	st.size = len(st.next.body)
 	st.call = model.Call{Now: now, Tokens: &counter{last: last}}
 	return st, nil
 }
@@ -176,7 +180,11 @@ func (s *Store) changes(st *step) bool {
 	before := st.next.body
 	st.next.body, _ = st.record.AppendBinary(nil)
 	empty := st.record.Empty()
-	if bytes.Equal(before, st.next.body) || empty && !st.old.exists() {
+	same := bytes.Equal(before, st.next.body)
+	// Deadlines on the clock of another leader are known to this handle alone until
+	// they are written.
+	moved := st.old.exists() && epochOf(st.old.zxid) != st.next.epoch
+	if same && !moved || empty && !st.old.exists() {
 		st.next = nil
 		return false
 	}
@@ -187,8 +195,11 @@ func (s *Store) changes(st *step) bool {
 	default:
 		st.next.room = rand.Text()[:roomSize]
 	}
+	asked := st.wakes.deleted // of the request that asks, which may be granted as a waiter
 	for _, e := range st.call.Events {
-		st.wakes.deleted = append(st.wakes.deleted, e.ID)
+		if !slices.Contains(asked, e.ID) {
+			st.wakes.deleted = append(st.wakes.deleted, e.ID)
+		}
 	}
 	return true
 }
@@ -224,13 +235,25 @@ func (s *Store) commit(state *nameState, op operation, old *snapshot, st *step) 
 
 // late says whether an entry that the step took for alive may have died before the
 // step was carried out. Nobody else was granted, since the record was as the step
-// had it. But the step may have renewed a dead hold, or built on it.
+// had it. But the step may have renewed a dead hold, or built on it. A step is late
+// as well if the leader's clock has gone forward: its deadlines are too early then.
 func (st *step) late() bool {
-	moment := st.call.Now + time.Since(st.began)
+	age := time.Since(st.began)
+	moment := st.call.Now + age
 	if st.next.exists() && epochOf(st.next.zxid) == st.next.epoch {
 		moment = st.next.written
+		if moment > st.call.Now+st.slack+age+age/maxDrift+time.Millisecond {
+			return true
+		}
 	}
 	return moment >= st.ends
+}
+
+// raise makes the present of a step at least that moment, before the step decides.
+func (st *step) raise(moment time.Duration) {
+	st.call.Now = max(st.call.Now, moment)
+	st.next.now = st.call.Now
+	st.ends = st.record.Ends(st.call.Now)
 }
 
 // redo decides a late step again, on the record that it was decided on, and
@@ -245,16 +268,15 @@ func (s *Store) redo(state *nameState, op operation, late *step) error {
 		return errLate
 	}
 	if st.next.epoch == epochOf(late.next.zxid) {
-		st.call.Now = max(st.call.Now, late.next.written)
-		st.next.now = st.call.Now
+		st.raise(late.next.written)
 	}
 	next := st.next
 	answer := op.do(st)
-	if !s.changes(st) {
-		st.next = next
-		st.next.room = late.next.room
+	s.changes(st)
+	if st.next = next; !st.record.Empty() {
+		next.room = late.next.room
 	}
-	if s.commit(state, op, late.next, st) != nil || st.late() {
+	if s.fits(op, st) != nil || s.commit(state, op, late.next, st) != nil || st.late() {
 		return errLate
 	}
 	return answer

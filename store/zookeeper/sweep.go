@@ -7,7 +7,7 @@ const minCreated = 64
 // comes to: those of clients that died, and buried ids.
 type sweeping struct {
 	created int // names that this handle has made since the last sweep
-	kept    int // names that the last sweep left
+	kept    int // names in use at the last sweep
 	running bool
 }
 
@@ -25,25 +25,14 @@ func (s *Store) created() {
 	go s.sweepAll()
 }
 
-// sweepAll removes what has expired. A record that cannot be read is left.
+// sweepAll removes what has expired, as List does with each record that it reads. A
+// record that cannot be read is left.
 func (s *Store) sweepAll() {
-	names, _ := s.allNames()
-	left := make([]bool, len(names))
-	each(len(names), func(i int) error {
-		left[i] = true
-		return s.update(s.ctx, operation{name: names[i], do: func(st *step) error {
-			st.record.Settle(&st.call)
-			left[i] = !st.record.Empty()
-			return nil
-		}})
-	})
-	kept := 0
-	for _, l := range left {
-		if l {
-			kept++
-		}
-	}
+	names, err := s.List(s.ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sweep.kept, s.sweep.running = kept, false
+	if err == nil {
+		s.sweep.kept = len(names)
+	}
+	s.sweep.running = false
 }

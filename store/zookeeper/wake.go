@@ -1,7 +1,9 @@
 package zookeeper
 
 import (
+	"errors"
 	"slices"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -22,16 +24,25 @@ type wake struct {
 // the ids of their requests.
 type wakeChanges struct {
 	deleted, created []string
+	later            []string // deleted after the transaction
 	dropped          []string // created before
 }
 
 func (w *wakeChanges) count() int { return len(w.deleted) + len(w.created) }
 
-// drop leaves out the change with that number: its node is gone, or there,
-// already.
+// postpone leaves at most n nodes for the transaction to delete.
+func (w *wakeChanges) postpone(n int) {
+	n = min(n, len(w.deleted))
+	w.later = append(w.later, w.deleted[n:]...)
+	w.deleted = w.deleted[:n]
+}
+
+// drop makes up for the failure of the change with that number. A node that was to
+// be made is there already. If one that was to be deleted is gone, there may be more,
+// and each would cost a transaction: all are deleted afterwards.
 func (w *wakeChanges) drop(i int) {
 	if i < len(w.deleted) {
-		w.deleted = slices.Delete(w.deleted, i, i+1)
+		w.postpone(0)
 		return
 	}
 	i -= len(w.deleted)
@@ -64,7 +75,7 @@ func (s *Store) waitsNot(st *step, id string) {
 func (s *Store) takeWakes(w *wakeChanges) (taken []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, id := range w.deleted {
+	for _, id := range slices.Concat(w.deleted, w.later) {
 		if node := s.wakes[id]; node != nil {
 			node.busy = true
 			taken = append(taken, id)
@@ -91,7 +102,14 @@ func (s *Store) noteWakes(name string, w *wakeChanges, taken []string, err error
 			}
 		}
 	}
-	if s.closed || err == errConflict {
+	if err == errConflict {
+		return
+	}
+	if err == nil {
+		s.deleteWakes(w.later)
+	}
+	if s.closed {
+		s.deleteWakes(slices.Concat(w.created, w.dropped))
 		return
 	}
 	for _, id := range slices.Concat(w.created, w.dropped) {
@@ -106,25 +124,57 @@ func (s *Store) noteWakes(name string, w *wakeChanges, taken []string, err error
 // forget deletes the nodes of requests that no longer wait, where no transaction
 // does.
 func (s *Store) forget(w *wakeChanges) {
+	s.mu.Lock()
 	for _, id := range w.deleted {
-		s.mu.Lock()
 		delete(s.wakes, id)
-		s.mu.Unlock()
-		go s.conn.Delete(s.wakePath(id), -1)
 	}
+	s.mu.Unlock()
+	s.deleteWakes(w.deleted)
+}
+
+// maxDeletes bounds how often the deletion of a wake node is tried, once a second in
+// the end.
+const maxDeletes = 60
+
+// deleteWakes deletes nodes of waiters in the background.
+func (s *Store) deleteWakes(ids []string) {
+	if len(ids) == 0 {
+		return
+	}
+	go each(len(ids), func(i int) error { return s.deleteWake(ids[i]) })
+}
+
+// deleteWake deletes the node of a waiter. It tries again while the connection is
+// broken. After Close it gives up if the session ends too.
+func (s *Store) deleteWake(id string) (err error) {
+	pause := 10 * time.Millisecond
+	for range maxDeletes {
+		err = outcome(s.conn.Delete(s.wakePath(id), -1))
+		if err == nil || errors.Is(err, zk.ErrNoNode) || errors.Is(err, store.ErrRefused) {
+			return err
+		}
+		if s.ctx.Err() != nil && (s.owned || s.conn.State() == zk.StateDisconnected) {
+			return err
+		}
+		time.Sleep(pause)
+		pause = min(2*pause, time.Second)
+	}
+	return err
 }
 
 // watch waits until the node of a request is deleted, and tells the request. The
 // server tells of a deletion that happened while the connection was broken.
 func (s *Store) watch(name, id string, w *wake) {
 	for {
-		there, _, changed, err := s.conn.ExistsW(s.wakePath(id))
-		if err != nil {
-			break // the node is there as long as the session is
-		}
-		if !there {
+		// A watch on a node that is missing would last as long as the session. GetW
+		// sets none then.
+		_, _, changed, err := s.conn.GetW(s.wakePath(id))
+		if err == zk.ErrNoNode {
 			s.granted(name, id, w)
 			return
+		}
+		if err != nil {
+			break // the node is there as long as the session is
 		}
 		var event zk.Event
 		select {

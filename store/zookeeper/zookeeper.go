@@ -13,6 +13,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -102,23 +104,7 @@ func newStore(ctx context.Context, conn *zk.Conn, opts *Options) (*Store, error)
 		sinks: sinks.New(), names: map[string]*nameState{}, wakes: map[string]*wake{},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	made := make(chan error, 1)
-	go func() {
-		err := s.makeFolders()
-		for ; errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, zk.ErrNoServer); err = s.makeFolders() {
-			if ctx.Err() != nil {
-				break
-			}
-		}
-		made <- err
-	}()
-	var err error
-	select {
-	case err = <-made:
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	if err != nil {
+	if err := untilServed(ctx, s.makeFolders); err != nil {
 		s.cancel()
 		return nil, fmt.Errorf("zookeeper: make the node %s: %w", s.root, err)
 	}
@@ -137,7 +123,7 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	was := s.closed
 	s.closed = true
-	left := s.wakes
+	left := slices.Collect(maps.Keys(s.wakes))
 	s.wakes = map[string]*wake{}
 	s.mu.Unlock()
 	if was {
@@ -149,9 +135,7 @@ func (s *Store) Close() error {
 		s.conn.Close() // with the session go its wake nodes
 		return nil
 	}
-	for id := range left {
-		go s.conn.Delete(s.wakePath(id), -1)
-	}
+	s.deleteWakes(left)
 	return nil
 }
 

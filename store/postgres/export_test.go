@@ -1,0 +1,58 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/model"
+)
+
+// LockKey is the key of the advisory lock of a name in the default table.
+func LockKey(name string) int64 {
+	table, _ := identifier("")
+	return lockKey(table, name)
+}
+
+// AlwaysTogether makes each call of a handle travel in the way of calls that travel
+// together.
+func (s *Store) AlwaysTogether() {
+	s.calls.alone = func(ctx context.Context, c *call) answer { return s.together(ctx, []*call{c})[0] }
+}
+
+// ErrNotDone: a call that travelled with others has changed nothing and goes on as a
+// transaction.
+var ErrNotDone = errors.New("not done")
+
+// TakeTogether takes lone holds in one statement. It returns a token or an error for
+// each.
+func (s *Store) TakeTogether(ctx context.Context, requests ...store.Request) ([]int64, []error) {
+	var calls []*call
+	for _, req := range requests {
+		calls = append(calls, &call{
+			take: true, name: req.Name, id: req.ID, lease: req.TTL,
+			value: model.EncodeHold(nil, req, s.Handle(), 0, 0, 0),
+		})
+	}
+	return s.results(ctx, calls)
+}
+
+// DropTogether gives lone holds back in one statement.
+func (s *Store) DropTogether(ctx context.Context, refs ...store.Ref) []error {
+	var calls []*call
+	for _, ref := range refs {
+		calls = append(calls, &call{name: ref.Name, id: ref.ID})
+	}
+	_, errs := s.results(ctx, calls)
+	return errs
+}
+
+func (s *Store) results(ctx context.Context, calls []*call) (tokens []int64, errs []error) {
+	for _, a := range s.together(ctx, calls) {
+		if !a.done && a.err == nil {
+			a.err = ErrNotDone
+		}
+		tokens, errs = append(tokens, a.token), append(errs, a.err)
+	}
+	return tokens, errs
+}

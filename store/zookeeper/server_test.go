@@ -1,0 +1,257 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/zookeepertest"
+	"github.com/dlock-go/dlock/store"
+)
+
+// TestInside looks into handles on a real server.
+func TestInside(t *testing.T) {
+	t.Parallel()
+	e := zookeepertest.Start(t, 1)
+	t.Run("ClockSetBack", func(t *testing.T) { clockSetBack(t, e) })
+	t.Run("ClockSetForward", func(t *testing.T) { clockSetForward(t, e) })
+	t.Run("UnknownClock", func(t *testing.T) { unknownClock(t, e) })
+	t.Run("ThousandsPromoted", func(t *testing.T) { thousandsPromoted(t, e) })
+	t.Run("TooLarge", func(t *testing.T) { tooLarge(t, e) })
+	t.Run("NoWatchOnAMissingNode", func(t *testing.T) { noWatchOnAMissingNode(t, e) })
+	t.Run("MissingFolder", func(t *testing.T) { missingFolder(t, e) })
+	t.Run("WakeMadeDuringClose", func(t *testing.T) { wakeMadeDuringClose(t, e) })
+	t.Run("AuthorizeWaits", func(t *testing.T) { authorizeWaits(t, e) })
+	t.Run("DeleteAfterABrokenConnection", func(t *testing.T) { deleteAfterABrokenConnection(t, e) })
+}
+
+func opens(t *testing.T, e *zookeepertest.Ensemble, root ...string) *Store {
+	t.Helper()
+	s, err := Open(e.URL(root...))
+	require.NoError(t, err)
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func numbered(name string, n int) store.Request {
+	return store.Request{
+		Name: name, Owner: fmt.Sprintf("owner-%d", n), ID: fmt.Sprintf("%032x", n),
+		TTL: 20 * time.Second, WaitTTL: 20 * time.Second, Tokens: 1,
+	}
+}
+
+// lags makes what a handle knows of the leader's clock false by that time, as it is
+// after the clock was set.
+func (s *Store) lags(by time.Duration) {
+	s.clock.mu.Lock()
+	defer s.clock.mu.Unlock()
+	s.clock.low -= by
+	s.clock.high -= by
+}
+
+// clockSetBack: a handle that last heard of the clock before that does not take the
+// hold of another handle for dead.
+func clockSetBack(t *testing.T, e *zookeepertest.Ensemble) {
+	a, b := opens(t, e), opens(t, e)
+	_, err := a.Acquire(t.Context(), numbered("other", 1))
+	require.NoError(t, err)
+	g, err := b.Acquire(t.Context(), numbered("back", 2))
+	require.NoError(t, err)
+	require.True(t, g.Held)
+	a.lags(-time.Minute)
+	_, err = a.Acquire(t.Context(), numbered("back", 3))
+	assert.ErrorIs(t, err, store.ErrHeld)
+}
+
+// clockSetForward: a hold that a handle takes before it hears of that has its whole
+// lease for others too.
+func clockSetForward(t *testing.T, e *zookeepertest.Ensemble) {
+	a, b := opens(t, e), opens(t, e)
+	_, err := a.Acquire(t.Context(), numbered("warm", 1))
+	require.NoError(t, err)
+	a.lags(time.Minute)
+	g, err := a.Acquire(t.Context(), numbered("forward", 2))
+	require.NoError(t, err)
+	require.True(t, g.Held)
+	state, err := b.Inspect(t.Context(), "forward")
+	require.NoError(t, err)
+	require.Len(t, state.Holders, 1)
+	assert.Equal(t, g.Token, state.Holders[0].Token)
+	renewed := a.Renew(t.Context(), []store.Ref{{Name: "forward", Owner: "owner-2", ID: numbered("", 2).ID, TTL: 20 * time.Second}})
+	assert.NoError(t, renewed[0])
+}
+
+// unknownClock: a record of a leader that the clock has not heard of is not decided
+// on.
+func unknownClock(t *testing.T, e *zookeepertest.Ensemble) {
+	s := opens(t, e)
+	_, err := s.present(1<<52, time.Second)
+	assert.ErrorIs(t, err, errNoClock)
+	_, err = s.decide(&snapshot{zxid: 1 << 52}, time.Second)
+	assert.ErrorIs(t, err, errNoClock)
+}
+
+// thousandsPromoted: a release that promotes so many readers that the record and the
+// wake nodes are more than the server takes at once.
+func thousandsPromoted(t *testing.T, e *zookeepertest.Ensemble) {
+	s := opens(t, e)
+	_, err := s.Acquire(t.Context(), numbered("many", 0))
+	require.NoError(t, err)
+	const waiters = 3600
+	err = s.update(t.Context(), operation{name: "many", do: func(st *step) error {
+		label := strings.Repeat("label", 25)
+		for i := range waiters {
+			req := numbered("many", i+1)
+			req.Owner = fmt.Sprintf("%064d", i)
+			req.Mode, req.Queue, req.Label, req.TTL, req.WaitTTL = store.Shared, true, label, time.Hour, time.Hour
+			if _, err := st.record.Acquire(&st.call, req, "handle"); err != nil {
+				return err
+			}
+		}
+		return nil
+	}})
+	require.NoError(t, err)
+	require.NoError(t, s.Release(t.Context(), store.Ref{Name: "many", ID: numbered("", 0).ID, TTL: time.Minute}))
+	state, err := s.Inspect(t.Context(), "many")
+	require.NoError(t, err)
+	assert.Len(t, state.Holders, waiters)
+	_, err = s.Break(t.Context(), "many")
+	assert.NoError(t, err)
+}
+
+// tooLarge: a name takes no more holds than its node can have, and still releases,
+// renews and buries.
+func tooLarge(t *testing.T, e *zookeepertest.Ensemble) {
+	s := opens(t, e)
+	first := store.Ref{Name: "large", Owner: "o", ID: numbered("", 0).ID, TTL: time.Minute}
+	err := s.update(t.Context(), operation{name: "large", do: func(st *step) error {
+		for i := range 3600 {
+			req := numbered("large", i)
+			req.Owner, req.Label = "o", strings.Repeat("label", 40)
+			if _, err := st.record.Acquire(&st.call, req, "handle"); err != nil {
+				return err
+			}
+		}
+		return nil
+	}})
+	require.NoError(t, err)
+	req := numbered("large", 3600)
+	req.Owner = "o"
+	_, err = s.Acquire(t.Context(), req)
+	assert.ErrorIs(t, err, store.ErrRefused)
+	assert.NoError(t, s.Renew(t.Context(), []store.Ref{first})[0])
+	assert.NoError(t, s.Release(t.Context(), first))
+	first.Bury = true
+	assert.ErrorIs(t, s.Release(t.Context(), first), store.ErrLost)
+	_, err = s.Break(t.Context(), "large")
+	assert.NoError(t, err)
+
+	err = s.update(t.Context(), operation{name: "larger", do: func(st *step) error {
+		for i := range 7000 {
+			_ = st.record.Release(&st.call, store.Ref{ID: strings.Repeat("0", 150) + numbered("", i).ID, TTL: time.Minute, Bury: true})
+		}
+		return nil
+	}})
+	assert.ErrorIs(t, err, store.ErrRefused)
+}
+
+// noWatchOnAMissingNode: a request that was granted before its watch was set leaves
+// no watch.
+func noWatchOnAMissingNode(t *testing.T, e *zookeepertest.Ensemble) {
+	s := opens(t, e)
+	before := e.Members[0].Watches()
+	s.watch("x", numbered("x", 1).ID, new(wake))
+	assert.Equal(t, before, e.Members[0].Watches())
+}
+
+// missingFolder: the folder of the wake nodes is made again.
+func missingFolder(t *testing.T, e *zookeepertest.Ensemble) {
+	s := opens(t, e, "/folder")
+	require.NoError(t, s.conn.Delete("/folder/wake", -1))
+	_, err := s.Acquire(t.Context(), numbered("x", 1))
+	require.NoError(t, err)
+	req := numbered("x", 2)
+	req.Queue = true
+	g, err := s.Acquire(t.Context(), req)
+	require.NoError(t, err)
+	assert.Equal(t, 1, g.Position)
+	there, _, err := s.conn.Exists(s.wakePath(req.ID))
+	require.NoError(t, err)
+	assert.True(t, there)
+}
+
+// wakeMadeDuringClose: a transaction that ends after Close leaves no wake node in
+// the session of the program.
+func wakeMadeDuringClose(t *testing.T, e *zookeepertest.Ensemble) {
+	owner := opens(t, e)
+	s, err := New(owner.conn, nil)
+	require.NoError(t, err)
+	id := numbered("x", 7).ID
+	_, err = owner.conn.Create(s.wakePath(id), nil, zk.FlagEphemeral, s.acl)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	s.noteWakes("x", &wakeChanges{created: []string{id}}, nil, nil)
+	wantGone(t, owner, id)
+}
+
+// deleteAfterABrokenConnection: the node of a request that no longer waits goes
+// although the connection broke while it was deleted.
+func deleteAfterABrokenConnection(t *testing.T, e *zookeepertest.Ensemble) {
+	p := etcdtest.StartProxy(t, e.Members[0].Addr)
+	s, err := Open("zk://" + p.Addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { s.Close() })
+	id := numbered("x", 8).ID
+	_, err = s.conn.Create(s.wakePath(id), nil, zk.FlagEphemeral, s.acl)
+	require.NoError(t, err)
+	p.Blackhole(true)
+	s.forget(&wakeChanges{deleted: []string{id}})
+	// The answer says that the connection is broken, for the deletion too.
+	asked := make(chan error, 1)
+	go func() { _, _, err := s.conn.Exists(s.root); asked <- err }()
+	select {
+	case err = <-asked:
+	case <-time.After(30 * time.Second):
+		t.Fatal("the client still waits for an answer")
+	}
+	require.Error(t, err)
+	p.Blackhole(false)
+	wantGone(t, opens(t, e), id)
+}
+
+// authorizeWaits: a user is known to a server that begins to serve after the client
+// has tried all servers.
+func authorizeWaits(t *testing.T, e *zookeepertest.Ensemble) {
+	var dials atomic.Int32
+	dial := func(network, address string, timeout time.Duration) (net.Conn, error) {
+		if dials.Add(1) <= 3 {
+			return nil, errors.New("nothing listens")
+		}
+		return net.DialTimeout(network, address, timeout)
+	}
+	conn, _, err := zk.Connect([]string{e.Members[0].Addr}, 6*time.Second, zk.WithDialer(dial), zk.WithLogger(silent{}))
+	require.NoError(t, err)
+	t.Cleanup(conn.Close)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.NoError(t, authorize(ctx, conn, "user:password"))
+	assert.Greater(t, dials.Load(), int32(3))
+}
+
+func wantGone(t *testing.T, s *Store, id string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		there, _, err := s.conn.Exists(s.wakePath(id))
+		return err == nil && !there
+	}, 5*time.Second, 10*time.Millisecond, "the wake node is gone")
+}
