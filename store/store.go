@@ -285,6 +285,33 @@ type Incarnator interface {
 	Incarnation(ctx context.Context) (id string, age time.Duration, err error)
 }
 
+// Voter is an optional ability of a store that is a TokenRaiser and an Incarnator: to do
+// in one round trip what the quorum store asks of a node for a grant. The quorum store makes
+// the three calls one after the other where a store lacks this ability.
+type Voter interface {
+	// Vote does what Acquire does. If that grants, and the hold is the only one of its
+	// owner, it then does what RaiseToken does with token; 0 raises nothing. A store may
+	// leave that out, as Grant.Token then says. After that it does what Incarnation does.
+	// The error is that of Acquire. [ErrUnsupported] says that nothing was sent, or that the
+	// server certainly did not run it, and the three calls are to be made instead.
+	Vote(ctx context.Context, req Request, token uint64) (Vote, error)
+}
+
+// Vote is the answer of a [Voter].
+type Vote struct {
+	Grant Grant // with the token that the hold has in the end
+
+	// Of a hold: what Incarnation returns, as of after the grant. Err says why the store
+	// did not say.
+	Life string
+	Age  time.Duration
+	Err  error
+
+	// Clock is the least token that the store would give to a new hold now, by a clock
+	// that counts on in microseconds. 0: its tokens follow no clock.
+	Clock uint64
+}
+
 // Request asks for a hold.
 type Request struct {
 	Name  string

@@ -39,8 +39,11 @@ type Result struct {
 	Grant store.Grant   // of an Acquire; of a RaiseToken only the token
 	Err   error         // of a Renew the first that is not nil
 	Errs  []error       // of a Renew, one for each hold
-	Life  string        // of an Incarnation
-	Age   time.Duration // of an Incarnation
+	Life  string        // of an Incarnation or a vote
+	Age   time.Duration // of an Incarnation or a vote
+
+	LifeErr error  // of a vote
+	Clock   uint64 // of a vote
 }
 
 // Calls returns the calls of op so far, in the order in which they were sent.

@@ -74,6 +74,7 @@ var (
 	_ store.Store       = (*Store)(nil)
 	_ store.TokenRaiser = (*Store)(nil)
 	_ store.Incarnator  = (*Store)(nil)
+	_ store.Voter       = (*Store)(nil)
 )
 
 // New returns a handle in front of inner, without faults.

@@ -15,7 +15,7 @@ import (
 const tries = 5
 
 // Acquire implements [store.Store]. It takes a round trip to the quickest majority
-// of the nodes if the request is not granted and two if it is, and at worst blocks
+// of the nodes, two if the nodes gave different tokens, and at worst blocks
 // for the timeout of a node in each. Errors of nodes are no votes: with too many
 // of them the error is [ErrNoQuorum].
 //
@@ -127,17 +127,25 @@ func (s *Store) poll(ctx context.Context, e *entry, req store.Request) *ballot {
 	for i := range done {
 		done[i] = e.sending(i) // before it is: a release may come before the goroutine runs
 	}
-	r := ask(ctx, s, timeout, s.nodes, func(ctx context.Context, n *node) (store.Grant, error) {
-		g, err := n.store.Acquire(ctx, req)
+	var token uint64
+	if b.token == 0 {
+		token = s.proposals.next(req)
+	}
+	r := ask(ctx, s, timeout, s.nodes, func(ctx context.Context, n *node) (store.Vote, error) {
+		v, err := s.vote(ctx, n, req, token, func() { b.granted[n.index].Store(true) })
 		done[n.index](err == nil || certain(err))
-		return g, err
+		return v, err
 	})
 	r.collect(context.Background(), b.take, b.enough)
+	if token != 0 && len(b.held) == 0 {
+		s.proposals.drop(req, token)
+	}
 	s.pulse.Store(int64(time.Since(b.sent)))
 	votes := len(b.votes)
-	r.rest(s, func(a answer[store.Grant]) {
+	r.rest(s, func(a answer[store.Vote]) {
 		switch {
-		case a.err == nil && a.value.Held:
+		case a.err == nil && a.value.Grant.Held:
+			e.noteLate(a.node.index, true)
 			votes++
 			s.late(ctx, e, a, votes >= s.need)
 		case isMissing(a.err) && e.inUse():
@@ -151,13 +159,13 @@ func (s *Store) poll(ctx context.Context, e *entry, req store.Request) *ballot {
 // to it if the others have granted too, and given its token if that can be;
 // else, if it makes a majority, its request is to be asked again. If it has been
 // released meanwhile, so has this, with Bury.
-func (s *Store) late(ctx context.Context, e *entry, a answer[store.Grant], enough bool) {
+func (s *Store) late(ctx context.Context, e *entry, a answer[store.Vote], enough bool) {
 	e.mu.Lock()
 	token, req := e.token, e.req
 	granted, waits := e.granted, !e.granted && !e.released && req.Queue
 	e.mu.Unlock()
 	switch {
-	case granted && a.value.Token < token:
+	case granted && a.value.Grant.Token < token:
 		ctx, cancel := context.WithTimeout(ctx, s.timeout(req.TTL))
 		defer cancel()
 		defer context.AfterFunc(s.work.base, cancel)()
@@ -193,7 +201,7 @@ func (s *Store) decide(ctx context.Context, e *entry, b *ballot) (store.Grant, e
 	case b.isSpoilt():
 		s.bury(ctx, e, b)
 		return store.Grant{}, fmt.Errorf("%w: releases of the request may still arrive at nodes whose votes it needs", store.ErrLost)
-	case len(b.votes)+len(b.busy) < s.need:
+	case len(b.votes)+len(b.busy) < s.need || len(b.votes)+b.died >= s.need:
 		err := s.verdict(b.errs)
 		if wait, ok := b.untilVotes(err); ok {
 			return s.queuedFor(ctx, e, b, wait), nil

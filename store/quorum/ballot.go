@@ -3,16 +3,16 @@ package quorum
 import (
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock/store"
 )
 
-// vote is a node's grant, with the life that the node led before it was asked.
+// vote is a node's grant that counts: the node has lost nothing since before it was asked.
 type vote struct {
 	node  *node
 	grant store.Grant
-	life  string
 }
 
 // ballot is what the nodes answered to one request.
@@ -24,6 +24,8 @@ type ballot struct {
 	token uint64   // of the grant that the id is already, 0 if it is none
 	lives []string // of each node, when it was asked
 
+	granted []atomic.Bool // of each node: it has granted, and has not yet said all
+
 	votes    []vote        // grants that count
 	held     []*node       // where the id holds, whether or not that counts
 	busy     []store.Grant // queued, or refused because others hold
@@ -31,13 +33,14 @@ type ballot struct {
 	queued   []*node       // where it has a place
 	missing  []*node       // that have answered, and have neither the hold nor a place
 	tainted  int           // nodes where the id holds, which does not count as a release may still arrive
+	died     int           // nodes that have lost data since they were asked, as their votes say
 	upgrades int           // of those that are busy: they refuse to make a reader's hold of the owner a writer's
 	strange  int           // nodes at which the owner has no other hold
 	told     uint64        // the last token that a node told
 }
 
 func newBallot(s *Store, e *entry, req store.Request) *ballot {
-	b := &ballot{s: s, entry: e, req: req, sent: time.Now(), token: e.granting(), lives: make([]string, len(s.nodes)), errs: make([]error, len(s.nodes))}
+	b := &ballot{s: s, entry: e, req: req, sent: time.Now(), token: e.granting(), lives: make([]string, len(s.nodes)), errs: make([]error, len(s.nodes)), granted: make([]atomic.Bool, len(s.nodes))}
 	for i, n := range s.nodes {
 		b.lives[i] = n.life.now()
 		b.errs[i] = errSilent
@@ -49,38 +52,57 @@ func newBallot(s *Store, e *entry, req store.Request) *ballot {
 func (b *ballot) exclusion() time.Duration { return b.s.exclusion(max(b.req.TTL, b.req.WaitTTL)) }
 
 // take counts an answer.
-func (b *ballot) take(a answer[store.Grant]) {
-	i := a.node.index
+func (b *ballot) take(a answer[store.Vote]) {
+	i, g := a.node.index, a.value.Grant
 	b.errs[i] = a.err
-	b.told = max(b.told, a.value.Token)
+	b.told = max(b.told, g.Token)
+	if !g.Held {
+		b.entry.noteLate(i, false)
+	}
+	b.s.proposals.note(b.req.Name, g.Token)
 	if isMissing(a.err) {
 		b.missing = append(b.missing, a.node)
 	}
 	switch {
-	case a.err == nil && a.value.Held:
+	case a.err == nil && g.Held:
+		b.s.proposals.note(b.req.Name, g.Token+uint64(b.req.Tokens)-1)
 		b.held = append(b.held, a.node)
-		if a.value.Holds == 1 {
+		if g.Holds == 1 {
 			b.strange++
 		}
-		switch excluded := a.node.life.excluded(time.Now(), b.exclusion()); {
-		case b.entry.isTainted(i):
-			b.errs[i] = errTainted
-			b.tainted++
-		case excluded != nil:
-			b.errs[i] = excluded
-		default:
-			b.votes = append(b.votes, vote{a.node, a.value, b.lives[i]})
+		if b.errs[i] = b.refuse(a); b.errs[i] == nil {
+			b.votes = append(b.votes, vote{a.node, g})
 		}
 	case a.err == nil:
-		b.queued, b.busy = append(b.queued, a.node), append(b.busy, a.value)
+		b.queued, b.busy = append(b.queued, a.node), append(b.busy, g)
 		b.strange++
 	case errors.Is(a.err, store.ErrHeld):
-		b.busy = append(b.busy, a.value)
+		b.busy = append(b.busy, g)
 		b.strange++
 	case errors.Is(a.err, store.ErrUpgrade):
-		b.busy = append(b.busy, a.value)
+		b.busy = append(b.busy, g)
 		b.upgrades++
 	}
+}
+
+// refuse says why the vote of a node that has granted does not count.
+func (b *ballot) refuse(a answer[store.Vote]) error {
+	v := a.value
+	if b.entry.isTainted(a.node.index) {
+		b.tainted++
+		return errTainted
+	}
+	if a.node.mortal == nil || v.Err != nil {
+		return v.Err
+	}
+	known := a.node.life.excluded(time.Now(), b.exclusion()) != nil
+	if err := a.node.life.judge(b.lives[a.node.index], b.sent, v.Life, v.Age, b.exclusion()); err != nil {
+		if !known {
+			b.died++
+		}
+		return err
+	}
+	return b.s.twins()
 }
 
 // isUpgrade: the owner may hold already, as a reader beside others. Where he holds, a
@@ -100,7 +122,19 @@ func (b *ballot) enough(left int) bool {
 	case b.isUpgrade():
 		return b.strange+left <= len(b.errs)-need // else the others may say that it is none
 	}
-	return votes+busy >= need || votes+busy+left < need
+	return (votes+busy >= need || votes+busy+left < need) && !b.mayHold()
+}
+
+// mayHold reports whether a node that has not answered has granted the request, now or when
+// it answered an earlier try too late, as far as is known. A request that gets no majority has to know what it
+// holds: it gives that back, or several requests could wait for each other.
+func (b *ballot) mayHold() bool {
+	for i, err := range b.errs {
+		if errors.Is(err, errSilent) && (b.granted[i].Load() || b.entry.heldLate(i)) {
+			return true
+		}
+	}
+	return false
 }
 
 // repeats: the token of this grant exists already. The id has been granted before, or

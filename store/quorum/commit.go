@@ -3,7 +3,6 @@ package quorum
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/store"
@@ -12,9 +11,9 @@ import (
 // maxRounds bounds an agreement. The last ones leave room for a million grants.
 const maxRounds = 24
 
-// commit agrees on a token with those who voted, and makes sure that their votes
-// count. The token is the greatest that one of them gave; when a majority of
-// them has given it to the hold, or has made it so, it is that of the grant.
+// commit agrees on a token with those who voted. It is the one that a majority of them
+// has given to the hold, as proposed, and then no round is needed. Otherwise it is the
+// greatest that one of them gave, and a majority has to give it to the hold.
 //
 // It is greater than that of every grant that was reported before this one was
 // asked for, or that this one had to wait for. Such a grant was given its token
@@ -25,7 +24,7 @@ const maxRounds = 24
 // A counter that has gone further, because it serves other names too or other
 // readers were quicker, makes another round necessary, from where it is.
 func (s *Store) commit(ctx context.Context, b *ballot) (store.Grant, error) {
-	c := &consent{s: s, b: b, votes: b.votes, lived: make(map[*node]bool)}
+	c := &consent{s: s, b: b, votes: b.votes}
 	end := b.sent.Add(b.lease() - drift(b.lease()))
 	for token, rounds := b.candidate(), 0; ; rounds++ {
 		sure, next := c.round(ctx, token)
@@ -52,40 +51,49 @@ type consent struct {
 	s     *Store
 	b     *ballot
 	votes []vote // that may still count
-
-	mu    sync.Mutex
-	lived map[*node]bool // no need to ask again
 }
 
-// round asks those who voted to give the hold the token, and returns those who
-// have, and the greatest token of those who have not.
+// round has the nodes that voted give the token to the hold. It returns those that have, and
+// the greatest token of those that have not. No node is asked if a majority has the token.
 func (c *consent) round(ctx context.Context, token uint64) (sure []vote, next uint64) {
 	next = token + 1
 	asked := make(map[*node]vote)
 	var nodes []*node
-	for _, v := range c.votes {
-		asked[v.node] = v
-		nodes = append(nodes, v.node)
-	}
+	votes := c.votes
 	c.votes = nil
-	r := ask(ctx, c.s, c.s.timeout(c.b.req.TTL), nodes, func(ctx context.Context, n *node) (uint64, error) {
-		return c.confirm(ctx, asked[n], token)
-	})
-	r.collect(context.Background(), func(a answer[uint64]) {
-		if c.b.errs[a.node.index] = a.err; a.err != nil {
-			return
-		}
-		v := asked[a.node]
-		if a.value != v.grant.Token {
-			v.grant.Token, v.grant.Short = a.value, 0
-		}
+	take := func(v vote) {
 		c.votes = append(c.votes, v)
-		if a.value == token {
+		if v.grant.Token == token {
 			sure = append(sure, v)
 			return
 		}
-		c.b.errs[a.node.index] = errToken
-		next = max(next, a.value)
+		c.b.errs[v.node.index] = errToken
+		next = max(next, v.grant.Token)
+	}
+	for _, v := range votes {
+		if v.grant.Token >= token {
+			take(v)
+		} else {
+			asked[v.node] = v
+			nodes = append(nodes, v.node)
+		}
+	}
+	if len(sure) >= c.s.need {
+		return sure, next
+	}
+	r := ask(ctx, c.s, c.s.timeout(c.b.req.TTL), nodes, func(ctx context.Context, n *node) (uint64, error) {
+		return n.raiser.RaiseToken(ctx, refOf(c.b.req), token, c.b.req.Tokens)
+	})
+	r.collect(context.Background(), func(a answer[uint64]) {
+		v := asked[a.node]
+		if c.b.errs[a.node.index] = a.err; a.err != nil {
+			return
+		}
+		c.s.proposals.note(c.b.req.Name, a.value+uint64(c.b.req.Tokens)-1)
+		if a.value != v.grant.Token {
+			v.grant.Token, v.grant.Short = a.value, 0
+		}
+		take(v)
 	}, func(int) bool {
 		return len(sure) >= c.s.need // if it is not to be, all answers are of use to the next round
 	})
@@ -94,42 +102,6 @@ func (c *consent) round(ctx context.Context, token uint64) (sure []vote, next ui
 	}
 	r.rest(c.s, func(answer[uint64]) {})
 	return sure, next
-}
-
-// confirm makes the token that of the hold at one node, and asks the node for its
-// life at the same time: after the vote, which is all that matters.
-func (c *consent) confirm(ctx context.Context, v vote, token uint64) (raised uint64, err error) {
-	lived := make(chan error, 1)
-	c.s.work.also(func() { lived <- c.alive(ctx, v) })
-	raised = v.grant.Token
-	if raised < token {
-		raised, err = v.node.raiser.RaiseToken(ctx, refOf(c.b.req), token, c.b.req.Tokens)
-	}
-	if died := <-lived; died != nil {
-		return 0, died
-	}
-	return raised, err
-}
-
-// alive says why the node's vote does not count.
-func (c *consent) alive(ctx context.Context, v vote) error {
-	c.mu.Lock()
-	lived := c.lived[v.node]
-	c.mu.Unlock()
-	if lived || v.node.mortal == nil {
-		return nil
-	}
-	id, age, err := v.node.mortal.Incarnation(ctx)
-	if err != nil {
-		return err
-	}
-	if err := c.s.judge(v, c.b, id, age); err != nil {
-		return err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.lived[v.node] = true
-	return nil
 }
 
 // lease is what a majority of those who voted keeps the hold for.

@@ -21,6 +21,7 @@ type entry struct {
 	asks     []int         // of each node: asks on their way
 	unknown  []bool        // of each node: some ask has no known outcome
 	tainted  []bool        // of each node: a release may still arrive there
+	late     []bool        // of each node: it granted an ask when nobody waited for that, and has not refused one since
 	req      store.Request // of the last ask
 	waits    bool          // some ask was answered in a way that its owner releases it for
 	granted  bool
@@ -184,6 +185,19 @@ func (e *entry) taint(i int, d time.Duration) {
 	e.tainted[i] = true
 }
 
+// noteLate notes whether node i granted the last ask when nobody waited for that any more.
+func (e *entry) noteLate(i int, held bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.late[i] = held
+}
+
+func (e *entry) heldLate(i int) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.late[i]
+}
+
 func (e *entry) isTainted(i int) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -250,7 +264,7 @@ func (t *table) take(id string, nodes int) *entry {
 			return nil
 		}
 		t.sweep()
-		e = &entry{turn: make(chan struct{}, 1), asks: make([]int, nodes), unknown: make([]bool, nodes), tainted: make([]bool, nodes)}
+		e = &entry{turn: make(chan struct{}, 1), asks: make([]int, nodes), unknown: make([]bool, nodes), tainted: make([]bool, nodes), late: make([]bool, nodes)}
 		if t.entries == nil {
 			t.entries = make(map[string]*entry)
 		}

@@ -19,8 +19,9 @@ var down = faultstore.DropRequest()
 // TestTokensGrowOverOtherMajorities: two majorities have one node in common, and
 // it is enough that this one has been told the token, for counters far apart.
 func TestTokensGrowOverOtherMajorities(t *testing.T) {
-	for _, mode := range []store.Mode{store.Exclusive, store.Shared} {
+	for i, mode := range []store.Mode{store.Exclusive, store.Shared, store.Exclusive, store.Shared} {
 		inBubble(t, 3, func(s *site) {
+			s.votes = i >= 2
 			far := request("x", 1)
 			far.Tokens = 1000
 			s.nodes[0].Acquire(bg, far)
@@ -46,40 +47,46 @@ func TestTokensGrowOverOtherMajorities(t *testing.T) {
 // TestReadersHaveTokensOfTheirOwn: though they agree on them at the same time,
 // over nodes whose counters are moved by other names meanwhile.
 func TestReadersHaveTokensOfTheirOwn(t *testing.T) {
+	inBubble(t, 5, readersTogether)
 	inBubble(t, 5, func(s *site) {
-		const readers = 12
-		tokens, done := make(chan uint64, 3*readers), make(chan bool)
-		for i := range readers {
-			c := s.client()
-			for k, l := range c.links {
-				l.On(faultstore.Acquire, faultstore.Every, faultstore.DelayRequest(time.Duration((i*7+k*3)%5)*time.Millisecond))
-				l.On(faultstore.RaiseToken, faultstore.Every, faultstore.DelayRequest(time.Duration((i*5+k*2)%4)*time.Millisecond))
-			}
-			go func() {
-				r := shared(request(string(rune('a'+i)), 1))
-				r.Tokens = 1 + i%3
-				g, err := c.Acquire(bg, r)
-				if err != nil {
-					t.Error(err)
-				}
-				for k := range uint64(r.Tokens) {
-					tokens <- g.Token + k
-				}
-				done <- true
-			}()
-		}
-		for range readers {
-			<-done
-		}
-		close(tokens)
-		seen := make(map[uint64]bool)
-		for token := range tokens {
-			if seen[token] {
-				t.Errorf("token %d is there twice", token)
-			}
-			seen[token] = true
-		}
+		s.votes = true
+		readersTogether(s)
 	})
+}
+
+func readersTogether(s *site) {
+	const readers = 12
+	tokens, done := make(chan uint64, 3*readers), make(chan bool)
+	for i := range readers {
+		c := s.client()
+		for k, l := range c.links {
+			l.On(faultstore.Acquire, faultstore.Every, faultstore.DelayRequest(time.Duration((i*7+k*3)%5)*time.Millisecond))
+			l.On(faultstore.RaiseToken, faultstore.Every, faultstore.DelayRequest(time.Duration((i*5+k*2)%4)*time.Millisecond))
+		}
+		go func() {
+			r := shared(request(string(rune('a'+i)), 1))
+			r.Tokens = 1 + i%3
+			g, err := c.Acquire(bg, r)
+			if err != nil {
+				s.t.Error(err)
+			}
+			for k := range uint64(r.Tokens) {
+				tokens <- g.Token + k
+			}
+			done <- true
+		}()
+	}
+	for range readers {
+		<-done
+	}
+	close(tokens)
+	seen := make(map[uint64]bool)
+	for token := range tokens {
+		if seen[token] {
+			s.t.Errorf("token %d is there twice", token)
+		}
+		seen[token] = true
+	}
 }
 
 // TestFault20RestartedNodeIsExcluded: a node that lost the vote of a holder is no part

@@ -127,14 +127,6 @@ func (s *Store) greet(ctx context.Context, timeout time.Duration) {
 	}
 }
 
-// judge decides on a vote by the life that its node says it leads.
-func (s *Store) judge(v vote, b *ballot, id string, age time.Duration) error {
-	if err := v.node.life.judge(v.life, b.sent, id, age, b.exclusion()); err != nil {
-		return err
-	}
-	return s.twins()
-}
-
 // twins is the error of a quorum in which one server is two nodes, as far as is known: two
 // votes of one server would be a majority of three.
 func (s *Store) twins() error {

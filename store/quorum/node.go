@@ -15,6 +15,7 @@ type node struct {
 	store   store.Store
 	raiser  store.TokenRaiser
 	mortal  store.Incarnator // nil: it loses nothing
+	voter   store.Voter      // nil: it is asked by steps
 	deaf    func()           // ends listening
 	latency atomic.Int64     // of its last answer, or how long it was waited for
 	life    life
@@ -31,6 +32,7 @@ func newNode(i int, inner store.Store) (*node, error) {
 	}
 	n := &node{index: i, store: inner, raiser: raiser}
 	n.mortal, _ = inner.(store.Incarnator)
+	n.voter, _ = inner.(store.Voter)
 	return n, nil
 }
 

@@ -7,10 +7,12 @@
 //
 // Each operation goes to all nodes at once, under the same acquisition id and
 // with a timeout far below the lease. A vote is a node's answer that the id holds
-// there; errors are no votes. When a majority has voted, its greatest token is
-// written back to a majority before the grant is reported (commit.go), and in the
-// same round each node says whether it has restarted since it was last asked
-// (life.go). A request that did not win gives back what it got.
+// there; errors are no votes. A request carries a token that the node gives to the
+// hold if it has not gone further (propose.go), and the node says with its vote whether it has
+// lost data since it was last asked (life.go). When a majority has given the same
+// token, the grant is complete. Otherwise the greatest token of the votes is
+// written back to a majority before the grant is reported (commit.go). A request that
+// did not win gives back what it got.
 //
 // Requests wait in the queues of the nodes and are woken by their events. The
 // nodes agree on nothing, so there is no common order among those who wait: that
@@ -71,12 +73,13 @@ type Store struct {
 	opts  Options
 	min   time.Duration
 
-	longest atomic.Int64 // the longest lease seen, for Views
-	pulse   atomic.Int64 // how long the last round took
-	greeted atomic.Bool  // the lives of a majority are known, for Options.Fresh
-	entries table
-	work    work
-	closed  atomic.Bool
+	longest   atomic.Int64 // the longest lease seen, for Views
+	pulse     atomic.Int64 // how long the last round took
+	greeted   atomic.Bool  // the lives of a majority are known, for Options.Fresh
+	proposals proposals
+	entries   table
+	work      work
+	closed    atomic.Bool
 
 	mu    sync.Mutex
 	sinks []*sink // replaced, never changed in place
@@ -113,6 +116,7 @@ func NewWithOptions(opts *Options, stores ...store.Store) (*Store, error) {
 		return nil, fmt.Errorf("quorum: LongestLease %v is negative", o.LongestLease)
 	}
 	s := &Store{need: len(stores)/2 + 1, opts: o, min: minTTL}
+	s.proposals = proposals{ahead: make([]atomic.Int64, len(stores)), start: time.Now()}
 	s.work.base, s.work.cut = context.WithCancel(context.Background())
 	for i, inner := range stores {
 		n, err := newNode(i, inner)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/conformance"
+	"github.com/dlock-go/dlock/internal/faultstore"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/memory"
 	"github.com/dlock-go/dlock/store/quorum"
@@ -15,12 +16,13 @@ import (
 type handle struct {
 	*quorum.Store
 	nodes []*memory.Store
+	votes bool // the nodes vote in one round trip
 	opts  quorum.Options
 }
 
 // over returns a handle over new memory stores.
-func over(t testing.TB, nodes int) *handle {
-	h := &handle{opts: quorum.Options{NodeTimeout: 5 * time.Second}} // on a busy machine too
+func over(t testing.TB, nodes int, votes bool) *handle {
+	h := &handle{votes: votes, opts: quorum.Options{NodeTimeout: 5 * time.Second}} // on a busy machine too
 	for range nodes {
 		h.nodes = append(h.nodes, memory.New())
 	}
@@ -31,7 +33,11 @@ func (h *handle) open(t testing.TB) *handle {
 	t.Helper()
 	var stores []store.Store
 	for _, n := range h.nodes {
-		stores = append(stores, n)
+		if h.votes {
+			stores = append(stores, faultstore.Voter(n))
+		} else {
+			stores = append(stores, n)
+		}
 	}
 	s, err := quorum.NewWithOptions(&h.opts, stores...)
 	if err != nil {
@@ -43,16 +49,16 @@ func (h *handle) open(t testing.TB) *handle {
 
 // peer is another handle on the same locks.
 func (h *handle) peer(t testing.TB) *handle {
-	p := &handle{opts: h.opts}
+	p := &handle{votes: h.votes, opts: h.opts}
 	for _, n := range h.nodes {
 		p.nodes = append(p.nodes, n.Peer())
 	}
 	return p.open(t)
 }
 
-func suite(nodes int, bubble bool) conformance.Suite {
+func suite(nodes int, votes, bubble bool) conformance.Suite {
 	return conformance.Suite{
-		New:    func(t testing.TB) store.Store { return over(t, nodes) },
+		New:    func(t testing.TB) store.Store { return over(t, nodes, votes) },
 		Peer:   func(t testing.TB, s store.Store) store.Store { return s.(*handle).peer(t) },
 		Unfair: true,
 		Bubble: bubble,
@@ -61,11 +67,13 @@ func suite(nodes int, bubble bool) conformance.Suite {
 
 // TestConformance: over memory stores all cases pass but those that need an order
 // among waiters, which independent nodes do not have.
-func TestConformance(t *testing.T) { conformance.RunSuite(t, suite(3, false)) }
+func TestConformance(t *testing.T) { conformance.RunSuite(t, suite(3, true, false)) }
 
 func TestConformanceInBubble(t *testing.T) {
 	for _, nodes := range []int{3, 5} {
-		t.Run(fmt.Sprint(nodes), func(t *testing.T) { conformance.RunSuite(t, suite(nodes, true)) })
+		for _, votes := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d votes %v", nodes, votes), func(t *testing.T) { conformance.RunSuite(t, suite(nodes, votes, true)) })
+		}
 	}
 }
 

@@ -45,6 +45,7 @@ var (
 	_ store.Lister      = (*Redialer)(nil)
 	_ store.TokenRaiser = (*Redialer)(nil)
 	_ store.Incarnator  = (*Redialer)(nil)
+	_ store.Voter       = (*Redialer)(nil)
 )
 
 // Dialed is what a node of a quorum that may be down has to be once it is connected.
@@ -171,6 +172,18 @@ func (r *Redialer) Incarnation(ctx context.Context) (id string, age time.Duratio
 		return "", 0, err
 	}
 	return s.Incarnation(ctx)
+}
+
+// Vote implements [store.Voter], if the store is one.
+func (r *Redialer) Vote(ctx context.Context, req store.Request, token uint64) (store.Vote, error) {
+	s, err := r.now()
+	if err != nil {
+		return store.Vote{}, err
+	}
+	if voter, ok := s.(store.Voter); ok {
+		return voter.Vote(ctx, req, token)
+	}
+	return store.Vote{}, store.ErrUnsupported
 }
 
 // Inspect implements [store.Store].

@@ -23,8 +23,17 @@ var bg = context.Background()
 type site struct {
 	t     *testing.T
 	opts  quorum.Options
+	votes bool // the nodes vote in one round trip
 	nodes []*memory.Store
 	ways  []*client
+}
+
+// peer is node i for one client.
+func (s *site) peer(i int) store.Store {
+	if s.votes {
+		return faultstore.Voter(s.nodes[i].Peer())
+	}
+	return s.nodes[i].Peer()
 }
 
 // client is one handle; faults meet what goes through its links.
@@ -54,8 +63,8 @@ func (s *site) client() *client {
 	s.t.Helper()
 	c := &client{}
 	var stores []store.Store
-	for _, n := range s.nodes {
-		link := faultstore.New(n.Peer())
+	for i := range s.nodes {
+		link := faultstore.New(s.peer(i))
 		c.links = append(c.links, link)
 		stores = append(stores, link)
 	}
@@ -72,7 +81,7 @@ func (s *site) client() *client {
 func (s *site) restart(i int) {
 	s.nodes[i] = memory.New()
 	for _, c := range s.ways {
-		c.links[i].Swap(s.nodes[i].Peer())
+		c.links[i].Swap(s.peer(i))
 	}
 }
 

@@ -39,8 +39,8 @@ func (l *layout) lifeKey() string { return l.start[0] + "life" }
 
 // Incarnation implements [store.Incarnator]. The id changes when the server's process, what
 // it replicates, or its data is another one. The age is that for which clients have seen
-// this life, by their own clocks. It takes one round trip, two at the first contact and
-// now and then after that, and needs the right to INFO.
+// this life, by their own clocks. It takes one round trip, two at the first contact, and needs
+// the right to INFO.
 //
 // Of a cluster it is the run ids of all masters, and for how long the youngest of them has
 // been up by its wall clock. It needs the right to ROLE too, and does not notice a FLUSHALL.
@@ -89,11 +89,17 @@ func (s *Store) readLife(ctx context.Context, replies []rueidis.RedisResult) (id
 	}
 	seen, worth := s.life.see(run, id, left)
 	if worth {
-		if now, age, err := s.writeLife(ctx, run, id, seen); err != nil || now != id {
-			return run + ":" + now, age, err
-		}
+		go s.leaveLife(context.WithoutCancel(ctx), run, id, seen)
 	}
 	return run + ":" + id, max(left, seen), nil
+}
+
+// leaveLife writes for clients that start later how long this handle has seen a life. One that
+// has ended meanwhile stays as it is.
+func (s *Store) leaveLife(ctx context.Context, run, id string, seen time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_, _, _ = s.writeLife(ctx, run, id, seen)
 }
 
 // writeLife begins a life, or says for how long this handle has seen the one that goes on.
@@ -139,11 +145,18 @@ func parseLife(text, run string) (id string, age time.Duration, ok bool) {
 // for. The latter changes when a replica is promoted: a master may be replaced and come back as
 // the master, with less data.
 func runOf(info string) (string, error) {
-	in := infoOf(info)
-	if in["run_id"] == "" || in["master_replid"] == "" {
+	run, replicates := field(info, "run_id:"), field(info, "master_replid:")
+	if run == "" || replicates == "" {
 		return "", errors.New("redis: the server says no run id and replication id")
 	}
-	return in["run_id"] + "/" + in["master_replid"], nil
+	return run + "/" + replicates, nil
+}
+
+// field returns the value of a field of INFO, without a look at all others.
+func field(info, name string) string {
+	_, rest, _ := strings.Cut(info, "\n"+name)
+	value, _, _ := strings.Cut(rest, "\r")
+	return value
 }
 
 func (s *Store) lifeOfCluster(ctx context.Context) (id string, age time.Duration, err error) {

@@ -75,6 +75,7 @@ type Store struct {
 
 	wakeups *wakeups
 	life    life
+	votes   atomic.Int64 // under way
 
 	closing   chan struct{} // closed when Close begins
 	closeOnce sync.Once
@@ -174,6 +175,12 @@ func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, er
 	if err != nil || g.Held {
 		return g, err
 	}
+	return s.whenListening(ctx, req, n, g)
+}
+
+// whenListening returns the answer to a request that was queued or refused. Without a
+// subscription to wake-ups it subscribes, and asks again.
+func (s *Store) whenListening(ctx context.Context, req store.Request, n *name, g store.Grant) (store.Grant, error) {
 	heard := s.wakeups.listening(n.partition, req.WaitTTL)
 	if heard == nil {
 		return g, nil
@@ -199,17 +206,7 @@ func (s *Store) ask(ctx context.Context, req store.Request, n *name) (store.Gran
 		s.queuedHere.note(req)
 	}
 	reply, missing, err := s.runConfirmed(ctx, s.scripts.acquire, n, s.acquireArgs(req))
-	if err != nil {
-		err = s.outcomeOf(n, err)
-		s.failed.note(req, err)
-		return store.Grant{}, err
-	}
-	g, err := grant(reply, req)
-	if reply.IsString() {
-		n.indexed.Store(false) // it was free
-	} else {
-		n.markContended()
-	}
+	g, err := s.readAcquire(req, n, reply, err)
 	switch {
 	case err != nil || !g.Held:
 	case missing != nil:

@@ -2,7 +2,7 @@
 --
 -- KEYS  1 token counter of the partition; 2 lock of the name, 3 its order if it is indexed
 -- ARGV  1 id; 2 <mode: x exclusive, s shared> <owner> <label>; 3 TTL in ms; 4 number of tokens to
---       reserve, and to queue: <tokens> <WaitTTL in ms> <client>
+--       reserve, and to queue: <tokens> <WaitTTL in ms> <client>; 5 of a vote: the proposed token
 --
 -- Returns token, or <token> <short>                                 held; the name was free
 --         {1, token, short, lease left in ms, holds of this owner}  held
@@ -14,15 +14,16 @@
 -- Short is how many tokens fewer than asked for are reserved, or may be. The label is that of a hold
 -- that is in the way, or empty.
 --
--- Calls: 5 for a free name (HLEN, TIME, SET, HSET, PEXPIRE); 3 that write nothing for a refusal by a
--- lone hold (HLEN, HGETALL, PTTL); 4 for an id that is a lone hold (the same and PEXPIRE); 8 for a place
--- behind a lone hold, and a reader's hold beside one (HLEN, TIME, HGETALL, PEXPIRETIME, GET or SET, HSET,
--- HDEL, PEXPIREAT); 6 behind or beside more (HLEN, TIME, HMGET, GET or SET, HSET, PEXPIREAT).
+-- Calls: 5 for a free name (HLEN, TIME, SET, HSET, PEXPIRE), 6 with a proposed token (and GET); 3 that
+-- write nothing for a refusal by a lone hold (HLEN, HGETALL, PTTL); 4 for an id that is a lone hold (the
+-- same and PEXPIRE); 8 for a place behind a lone hold, and a reader's hold beside one (HLEN, TIME,
+-- HGETALL, PEXPIRETIME, GET or SET, HSET, HDEL, PEXPIREAT); 6 behind or beside more (HLEN, TIME, HMGET,
+-- GET or SET, HSET, PEXPIREAT).
 
 local call = redis.call
 local fields = call('HLEN', KEYS[2])
 local token, before
-if fields == 0 then
+if fields == 0 and not ARGV[5] then
   local time = call('TIME')
   token = time[1] .. string.sub('00000' .. time[2], -6)
   before = call('SET', KEYS[1], token, 'GET')
@@ -36,9 +37,14 @@ end
 
 -- include token.lua
 
+proposed = ARGV[5]
 if fields == 0 then
-  local short
-  token, short = after(before, token, tonumber(string.match(ARGV[4], '^%d+')))
+  local short, tokens = nil, tonumber(string.match(ARGV[4], '^%d+'))
+  if proposed then
+    token, short = take(call('TIME'), tokens)
+  else
+    token, short = after(before, token, tokens)
+  end
   expect(token, 'the token counter')
   call('HSET', KEYS[2], 'L:' .. ARGV[1], token .. ' ' .. ARGV[2])
   call('PEXPIRE', KEYS[2], ARGV[3])

@@ -6,6 +6,7 @@ local limit = 64                 -- the most entries of a listed name
 local counter = KEYS[1]          -- the token counter of the name's partition
 local most = 9007199254740992    -- 2^53: Lua counts exactly up to here
 local taken                      -- the token that this script has taken last
+local proposed                   -- a token that was chosen elsewhere, for the first grant
 local exhausted = false          -- the counter is at its end
 local keep_lists                 -- set by index.lua: what to write before an error ends the script
 
@@ -50,7 +51,20 @@ local function after(before, token, tokens)
 end
 
 -- take sets the counter to the clock and issues a token; see after.
+--
+-- A proposed token is taken if the counter is there and below it. When the counter is lost, only the
+-- clock says which token is greater than all before.
 local function take(time, tokens)
+  if proposed then
+    local token, last = tonumber(proposed), taken or call('GET', counter)
+    local digits = proposed
+    proposed = nil
+    if last and string.match(last, '^%d+$') and token > tonumber(last) and token <= most - tokens then
+      taken = string.format('%.0f', token + tokens - 1)
+      call('SET', counter, taken)
+      return digits, 0
+    end
+  end
   local token = time[1] .. string.sub('00000' .. time[2], -6)
   return after(taken or call('SET', counter, token, 'GET'), token, tokens)
 end

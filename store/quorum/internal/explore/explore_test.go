@@ -9,15 +9,22 @@ import (
 // enough is more states than any of the worlds has.
 const enough = 100_000_000
 
-// TestNothingIsFound: two clients, three nodes, every order of messages. The larger
+// TestNothingIsFound: two or three clients, three nodes, every order of messages. The larger
 // worlds take minutes and run with DLOCK_PROVE=1.
 func TestNothingIsFound(t *testing.T) {
 	for name, w := range map[string]World{
-		"counters apart":            {Clients: 2, Attempts: 1, Lease: 3, Ahead: 2},
-		"a message lost":            {Clients: 2, Attempts: 1, Lease: 2, Losses: 1},
-		"a node restarts":           {Clients: 2, Attempts: 1, Lease: 2, Restarts: 1, Ahead: 1},
-		"a restart, a fresh client": {Clients: 2, Attempts: 1, Lease: 2, Restarts: 1, Fresh: true},
-		"renewal":                   {Clients: 2, Attempts: 1, Lease: 2, Renewals: 1},
+		"counters apart":             {Clients: 2, Attempts: 1, Lease: 3, Ahead: 2},
+		"a message lost":             {Clients: 2, Attempts: 1, Lease: 2, Losses: 1},
+		"a node restarts":            {Clients: 2, Attempts: 1, Lease: 2, Restarts: 1, Ahead: 1},
+		"a restart, a fresh client":  {Clients: 2, Attempts: 1, Lease: 2, Restarts: 1, Fresh: true},
+		"renewal":                    {Clients: 2, Attempts: 1, Lease: 2, Renewals: 1},
+		"proposals":                  {Clients: 2, Attempts: 1, Lease: 2, Ahead: 1, Proposals: 2},
+		"proposals, several tokens":  {Clients: 2, Attempts: 1, Lease: 2, Ahead: 1, Proposals: 3, Span: 2},
+		"proposals in steps":         {Clients: 2, Attempts: 1, Lease: 2, Ahead: 1, Proposals: 2, Steps: true},
+		"proposals, a message lost":  {Clients: 2, Attempts: 1, Lease: 2, Losses: 1, Proposals: 2},
+		"proposals, a node restarts": {Clients: 2, Attempts: 1, Lease: 2, Restarts: 1, Proposals: 2, Fresh: true},
+		"proposals, renewal":         {Clients: 2, Attempts: 1, Lease: 2, Renewals: 1, Proposals: 2},
+		"three clients":              {Clients: 3, Attempts: 1, Lease: 2, Ahead: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			slow(t, w.Renewals == 0)
@@ -25,11 +32,12 @@ func TestNothingIsFound(t *testing.T) {
 		})
 	}
 	for name, w := range map[string]World{
-		"longer leases":         {Clients: 2, Attempts: 1, Lease: 3, Losses: 1, Restarts: 1, Ahead: 2},
-		"two restarts":          {Clients: 2, Attempts: 1, Lease: 2, Restarts: 2, Fresh: true},
-		"renewal and a restart": {Clients: 2, Attempts: 1, Lease: 3, Renewals: 1, Restarts: 1},
-		"two attempts":          {Clients: 2, Attempts: 2, Lease: 2, Ahead: 2},
-		"three clients":         {Clients: 3, Attempts: 1, Lease: 2, Ahead: 1},
+		"longer leases":              {Clients: 2, Attempts: 1, Lease: 3, Losses: 1, Restarts: 1, Ahead: 2, Proposals: 2},
+		"two restarts":               {Clients: 2, Attempts: 1, Lease: 2, Restarts: 2, Fresh: true, Proposals: 2},
+		"renewal and a restart":      {Clients: 2, Attempts: 1, Lease: 3, Renewals: 1, Restarts: 1, Proposals: 2},
+		"steps and a restart":        {Clients: 2, Attempts: 1, Lease: 2, Losses: 1, Restarts: 1, Proposals: 2, Steps: true, Span: 2},
+		"two attempts":               {Clients: 2, Attempts: 2, Lease: 2, Ahead: 1, Proposals: 1},
+		"three clients that propose": {Clients: 3, Attempts: 1, Lease: 2, Proposals: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if os.Getenv("DLOCK_PROVE") == "" {
@@ -70,6 +78,11 @@ func TestEachGuardIsNeeded(t *testing.T) {
 		"a token without commit":             {World{Clients: 2, Attempts: 1, Lease: 3, Ahead: 2, Without: Guards{Commit: true}}, order},
 		"half of the nodes":                  {World{Clients: 2, Attempts: 1, Lease: 3, Without: Guards{Majority: true}}, two},
 		"a counter that restarts with zeros": {World{Clients: 2, Attempts: 1, Lease: 2, Restarts: 1, Ahead: 2, Fresh: true, Without: Guards{Seed: true}}, order},
+		"a proposal that is always taken":    {World{Clients: 2, Attempts: 1, Lease: 2, Proposals: 2, Without: Guards{Above: true}}, order},
+		"a proposal for a lost counter":      {World{Clients: 2, Attempts: 1, Lease: 2, Restarts: 1, Proposals: 2, Fresh: true, Without: Guards{Counter: true}}, order},
+		"a proposal without commit":          {World{Clients: 2, Attempts: 1, Lease: 2, Ahead: 1, Proposals: 1, Without: Guards{Commit: true}}, order},
+		"a span that is not reserved":        {World{Clients: 2, Attempts: 1, Lease: 2, Proposals: 2, Span: 2, Without: Guards{Reserve: true}}, order},
+		"proposals without exclusion":        {World{Clients: 2, Attempts: 1, Lease: 2, Restarts: 1, Proposals: 1, Without: Guards{Exclusion: true}}, two},
 	} {
 		t.Run(name, func(t *testing.T) {
 			slow(t, x.world.Without.Margin || x.world.Without.Seed)

@@ -10,10 +10,11 @@ func (w World) client(s *state, c int, visit func(step, *state)) {
 	}
 	switch k.phase {
 	case idle:
-		if int(k.id) < w.Attempts {
-			do("asks for the lock", func(k *client) {
-				k.phase, k.age, k.asks[k.id], k.before = voting, 0, all, k.known
-			})
+		for proposed := 0; proposed <= w.Proposals && int(k.id) < w.Attempts; proposed++ {
+			t := *s
+			k := &t.clients[c]
+			k.phase, k.age, k.asks[k.id], k.before, k.proposed[k.id] = voting, 0, all, k.known, uint8(proposed)
+			visit(step{"asks for the lock, and proposes", int8(c), -1, int8(k.id), int8(proposed)}, &t)
 		}
 	case voting:
 		if votes := k.counting(w); votes.count() >= w.need() {
@@ -52,22 +53,47 @@ func (k *client) counting(w World) (votes set) {
 	return votes
 }
 
-// elect begins the second round, or ends without.
+// elect ends the vote if a majority gave one token, and else begins the second round, in which the
+// others give the greatest token.
 func (w World) elect(k *client, votes set) {
+	k.phase, k.sure = agreeing, 0
 	for n := range nodes {
-		if votes.has(n) {
-			k.token = max(k.token, k.votes[n])
+		if !votes.has(n) {
+			k.votes[n] = 0
 		}
 	}
-	k.phase, k.commits, k.votes = agreeing, votes, [nodes]uint8{}
+	greatest := max(k.votes[0], k.votes[1], k.votes[2])
+	for _, token := range k.votes {
+		if same := k.giving(token); token > 0 && same.count() >= w.need() {
+			greatest = token
+		}
+	}
+	k.token, k.sure = greatest, k.giving(greatest)
+	for n, token := range k.votes {
+		if token > 0 && token < greatest && k.sure.count() < w.need() {
+			k.commits = k.commits.with(n)
+		}
+	}
+	k.votes = [nodes]uint8{}
 	if w.Without.Commit {
 		k.commits, k.sure = 0, votes
 	}
 }
 
+// giving is the nodes that voted with that token.
+func (k *client) giving(token uint8) (same set) {
+	for n, other := range k.votes {
+		if other == token {
+			same = same.with(n)
+		}
+	}
+	return same
+}
+
 // leave releases everywhere, and ends the attempt.
 func (k *client) leave() {
-	left := client{id: k.id + 1, renewals: k.renewals, known: k.known, barred: k.barred, asks: k.asks, releases: k.releases, restores: k.restores}
+	left := client{id: k.id + 1, renewals: k.renewals, known: k.known, barred: k.barred, asks: k.asks, releases: k.releases, restores: k.restores,
+		steps: k.steps, proposed: k.proposed}
 	left.releases[k.id] = all
 	*k = left
 }

@@ -37,7 +37,7 @@ type visited struct {
 func (w World) Explore(limit int) (r Result) {
 	seed := maphash.MakeSeed()
 	first := w.start()
-	seen := map[uint64]struct{}{maphash.Comparable(seed, first): {}}
+	seen := map[uint64]struct{}{maphash.Comparable(seed, first.canonical()): {}}
 	all := []visited{{from: -1}}
 	at, front := int32(0), []state{first} // front[0] is all[at]
 	for len(front) > 0 && r.Broken == "" {
@@ -50,7 +50,7 @@ func (w World) Explore(limit int) (r Result) {
 				}
 				r.Broken = w.judge(before, s)
 				s.forget(w)
-				hash := maphash.Comparable(seed, *s)
+				hash := maphash.Comparable(seed, s.canonical())
 				if _, ok := seen[hash]; ok && r.Broken == "" {
 					return
 				}
@@ -92,7 +92,7 @@ func (w World) judge(before, s *state) string {
 		if token <= before.reported {
 			return fmt.Sprintf("token %d is reported after %d", token, before.reported)
 		}
-		s.reported = token
+		s.reported = token + w.span() - 1
 	}
 	return ""
 }
@@ -121,10 +121,12 @@ func (s *state) forget(w World) {
 			for n := range s.nodes {
 				d := &s.nodes[n]
 				over := k.id > uint8(id)
-				coming := k.asks[id].has(n) || k.restores[id].has(n)
 				if d.buried[c][id] && !k.releases[id].has(n) { // nothing of it can be granted any more
 					k.asks[id], k.restores[id] = k.asks[id].without(n), k.restores[id].without(n)
-					coming = false
+				}
+				coming := k.asks[id].has(n) || k.restores[id].has(n)
+				if !coming && !d.holds(c, uint8(id)) && (over || k.phase != voting) { // nor is there a hold to change
+					k.steps[id] = k.steps[id].without(n)
 				}
 				if over && !coming && !d.holds(c, uint8(id)) { // nor is there anything to release
 					k.releases[id] = k.releases[id].without(n)
@@ -132,6 +134,11 @@ func (s *state) forget(w World) {
 				if !coming {
 					d.buried[c][id] = false
 				}
+			}
+		}
+		for id := range k.proposed {
+			if k.asks[id]|k.steps[id] == 0 {
+				k.proposed[id] = 0
 			}
 		}
 		done := k.phase == idle && int(k.id) >= w.Attempts

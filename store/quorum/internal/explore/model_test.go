@@ -20,8 +20,10 @@ type state struct {
 type node struct {
 	owner   uint8 // client + 1; 0: free
 	id      uint8 // which attempt of the owner
+	token   uint8 // of the hold
 	left    uint8 // of the lease
 	counter uint8
+	lost    bool  // the counter, which then is what the clock says
 	young   uint8 // how long until it has been up for a lease
 	buried  [most][ids]bool
 }
@@ -54,6 +56,7 @@ type client struct {
 	claim    uint8 // what is left of it
 	token    uint8
 	votes    [nodes]uint8 // tokens
+	proposed [ids]uint8   // 0: nothing
 	known    [nodes]life
 	before   [nodes]life  // when it asked
 	barred   [nodes]uint8 // for so long the node's votes do not count
@@ -62,6 +65,7 @@ type client struct {
 
 	// On their way.
 	asks, releases [ids]set
+	steps          [ids]set // the second part of a vote that is asked for by steps
 	commits        set
 	extends        set
 	restores       [ids]set
@@ -96,22 +100,6 @@ func (w World) start() state {
 		}
 	}
 	return s
-}
-
-func (w World) need() int {
-	if w.Without.Majority {
-		return nodes / 2
-	}
-	return nodes/2 + 1
-}
-
-// validity of a claim that counts from a round of that age; 0: it is over.
-func (w World) validity(age uint8) uint8 {
-	end := uint8(w.Lease - margin)
-	if w.Without.Margin {
-		end = uint8(w.Lease)
-	}
-	return end - min(age, end)
 }
 
 // step is what leads from one state to another.
@@ -161,7 +149,7 @@ func down(n *uint8) {
 	}
 }
 
-func (d *node) free() { d.owner, d.id, d.left = 0, 0, 0 }
+func (d *node) free() { d.owner, d.id, d.token, d.left = 0, 0, 0, 0 }
 
 // node is what may happen to node n by itself.
 func (w World) node(s *state, n int, visit func(step, *state)) {
@@ -178,7 +166,7 @@ func (w World) node(s *state, n int, visit func(step, *state)) {
 	counter := t.nodes[n].counter
 	t.nodes[n] = node{young: uint8(w.Lease)}
 	if !w.Without.Seed {
-		t.nodes[n].counter = counter
+		t.nodes[n].counter, t.nodes[n].lost = counter, w.Proposals > 0
 	}
 	for c := range t.clients {
 		k := &t.clients[c]
@@ -191,18 +179,41 @@ func (w World) node(s *state, n int, visit func(step, *state)) {
 	visit(step{"it restarts empty", -1, int8(n), -1, -1}, &t)
 }
 
-// grant is rules 1 and 3 of the lock model; 0: no.
-func (d *node) grant(c int, id, lease uint8) (token uint8) {
+// grant is rules 1 and 3 of the lock model, with a token that was proposed, if it was; 0: no.
+func (w World) grant(d *node, c int, id, proposed uint8) (token uint8) {
 	mine := d.holds(c, id)
 	if d.buried[c][id] || d.owner != 0 && !mine {
 		return 0
 	}
-	if !mine {
-		d.counter++
-		d.owner, d.id = uint8(c)+1, id
+	d.left = uint8(w.Lease)
+	if mine {
+		return d.token
 	}
-	d.left = lease
-	return d.counter
+	d.owner, d.id, d.token = uint8(c)+1, id, d.counter+1
+	above := proposed > d.counter && !d.lost
+	if above || proposed > 0 && (w.Without.Above || d.lost && w.Without.Counter) {
+		d.token = proposed
+	}
+	w.reserve(d)
+	d.lost = false
+	return d.token
+}
+
+// raise gives the hold a greater token.
+func (w World) raise(d *node, token uint8) {
+	if token > d.token {
+		d.token = token
+		w.reserve(d)
+	}
+}
+
+// reserve moves the counter to the end of the span of the hold's token.
+func (w World) reserve(d *node) {
+	end := d.token + w.span() - 1
+	if w.Without.Reserve {
+		end = d.token
+	}
+	d.counter = max(d.counter, end)
 }
 
 func (d *node) holds(c int, id uint8) bool { return d.owner == uint8(c)+1 && d.id == id }

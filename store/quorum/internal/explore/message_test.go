@@ -11,12 +11,30 @@ func (w World) messages(s *state, c int, visit func(step, *state)) {
 				w.send(s, step{"request", int8(c), int8(n), int8(id), -1}, visit, func(t *state) func() {
 					to := &t.clients[c]
 					to.asks[id] = to.asks[id].without(n)
-					token := t.nodes[n].grant(c, id, uint8(w.Lease))
+					d := &t.nodes[n]
+					token, young := w.grant(d, c, id, to.proposed[id]), d.young
 					return func() {
-						if to.phase == voting && to.id == id {
-							to.votes[n] = token
+						switch {
+						case token == 0:
+						case w.Steps:
+							to.steps[id] = to.steps[id].with(n)
+						default:
+							w.vote(to, n, id, token, young)
 						}
 					}
+				})
+			}
+			if k.steps[id].has(n) {
+				w.send(s, step{"second step", int8(c), int8(n), int8(id), int8(k.proposed[id])}, visit, func(t *state) func() {
+					to, d := &t.clients[c], &t.nodes[n]
+					to.steps[id] = to.steps[id].without(n)
+					var token uint8
+					if d.holds(c, id) {
+						w.raise(d, to.proposed[id])
+						token = d.token
+					}
+					young := d.young
+					return func() { w.vote(to, n, id, token, young) }
 				})
 			}
 			if k.releases[id].has(n) {
@@ -34,7 +52,7 @@ func (w World) messages(s *state, c int, visit func(step, *state)) {
 				w.send(s, step{"restoration", int8(c), int8(n), int8(id), -1}, visit, func(t *state) func() {
 					to := &t.clients[c]
 					to.restores[id] = to.restores[id].without(n)
-					t.nodes[n].grant(c, id, uint8(w.Lease))
+					w.grant(&t.nodes[n], c, id, 0)
 					return nil
 				})
 			}
@@ -45,11 +63,11 @@ func (w World) messages(s *state, c int, visit func(step, *state)) {
 				to.commits = to.commits.without(n)
 				ok := d.holds(c, to.id)
 				if ok {
-					d.counter = max(d.counter, to.token)
+					w.raise(d, to.token)
+					ok = d.token == to.token
 				}
-				young := d.young
 				return func() {
-					if counts := w.judgeLife(to, n, young); ok && counts {
+					if ok {
 						to.sure = to.sure.with(n)
 					}
 				}
@@ -100,6 +118,16 @@ func (w World) send(s *state, what step, visit func(step, *state), arrive func(*
 		answer()
 	}
 	visit(what, &t)
+}
+
+// vote notes a node's vote, if the request is still waited for.
+func (w World) vote(k *client, n int, id, token, young uint8) {
+	if k.phase != voting || k.id != id {
+		return
+	}
+	if w.judgeLife(k, n, young) {
+		k.votes[n] = token
+	}
 }
 
 // judgeLife decides, by the life that node n leads now, whether its vote counts.

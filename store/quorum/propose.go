@@ -1,0 +1,110 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"hash/crc32"
+	"sync/atomic"
+	"time"
+
+	"github.com/dlock-go/dlock/store"
+)
+
+// proposals choose the token that a request carries to the nodes. If a majority gives its hold
+// that token, the grant is complete after one round. A proposal is a guess: that tokens
+// strictly increase does not depend on it, see commit.
+type proposals struct {
+	// last is the greatest token that this handle has seen or proposed for the names of a
+	// bucket. Nodes may count for several names together, at most for those of a bucket.
+	last [64]atomic.Uint64
+	// ahead is how far the clock by which a node gives tokens is ahead of start, in µs.
+	ahead []atomic.Int64
+	start time.Time
+}
+
+func (p *proposals) of(name string) *atomic.Uint64 {
+	return &p.last[crc32.ChecksumIEEE([]byte(name))%uint32(len(p.last))]
+}
+
+// next is the token to propose to nodes.
+func (p *proposals) next(req store.Request) uint64 {
+	var clock uint64
+	now := time.Since(p.start).Microseconds()
+	for i := range p.ahead {
+		if ahead := p.ahead[i].Load(); ahead != 0 {
+			clock = max(clock, uint64(max(0, ahead+now)))
+		}
+	}
+	for last := p.of(req.Name); ; {
+		seen := last.Load()
+		token := max(seen+1, clock)
+		if last.CompareAndSwap(seen, token+uint64(req.Tokens)-1) {
+			return token
+		}
+	}
+}
+
+// drop takes back a proposal that no hold was given. Else requests that are refused would
+// move the tokens on.
+func (p *proposals) drop(req store.Request, token uint64) {
+	p.of(req.Name).CompareAndSwap(token+uint64(req.Tokens)-1, token-1)
+}
+
+// note remembers the last token of a span that a node has given.
+func (p *proposals) note(name string, token uint64) {
+	for last := p.of(name); ; {
+		if seen := last.Load(); token <= seen || last.CompareAndSwap(seen, token) {
+			return
+		}
+	}
+}
+
+// noteClock remembers how far the clock of a node is ahead. A request sent then was met by
+// that clock.
+func (p *proposals) noteClock(i int, sent time.Time, clock uint64) {
+	if clock != 0 {
+		p.ahead[i].Store(int64(clock) - sent.Sub(p.start).Microseconds())
+	}
+}
+
+// vote asks a node for its vote with a proposed token; 0 proposes none. It calls granted when
+// the node has granted and there is more to ask.
+func (s *Store) vote(ctx context.Context, n *node, req store.Request, token uint64, granted func()) (store.Vote, error) {
+	sent := time.Now()
+	if n.voter != nil {
+		v, err := n.voter.Vote(ctx, req, token)
+		if !errors.Is(err, store.ErrUnsupported) {
+			s.proposals.noteClock(n.index, sent, v.Clock)
+			return v, err
+		}
+	}
+	return s.voteBySteps(ctx, n, req, token, granted)
+}
+
+// voteBySteps does what [store.Voter] says by several calls. The token is raised, and the
+// life asked for, at the same time, after the grant.
+func (s *Store) voteBySteps(ctx context.Context, n *node, req store.Request, token uint64, granted func()) (v store.Vote, err error) {
+	if v.Grant, err = n.store.Acquire(ctx, req); err != nil || !v.Grant.Held {
+		return v, err
+	}
+	granted()
+	told := make(chan struct{})
+	s.work.also(func() {
+		defer close(told)
+		if n.mortal != nil {
+			v.Life, v.Age, v.Err = n.mortal.Incarnation(ctx)
+		}
+	})
+	var failed error
+	if v.Grant.Holds == 1 && v.Grant.Token < token {
+		var raised uint64
+		raised, failed = n.raiser.RaiseToken(ctx, refOf(req), token, req.Tokens)
+		if failed == nil && raised != v.Grant.Token {
+			v.Grant.Token, v.Grant.Short = raised, 0
+		}
+	}
+	if <-told; v.Err == nil {
+		v.Err = failed
+	}
+	return v, nil
+}
