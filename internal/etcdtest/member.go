@@ -130,7 +130,9 @@ func (m *Member) signal(pause bool) *process.Process {
 // members for that and starts them again. GoBack gives the cluster that copy back in the
 // place of what it knows, as a restore of the snapshot does: revisions fall, and keys and
 // leases of that time are there again.
-func (c *Cluster) Save() { c.stopped(func(m *Member) error { return os.CopyFS(m.data+".saved", os.DirFS(m.data)) }) }
+func (c *Cluster) Save() {
+	c.stopped(func(m *Member) error { return os.CopyFS(m.data+".saved", os.DirFS(m.data)) })
+}
 
 // GoBack restores what Save has kept; see there.
 func (c *Cluster) GoBack() {
