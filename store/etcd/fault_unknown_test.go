@@ -28,6 +28,19 @@ func giveUp(t *testing.T, c *dlock.Client, name string) {
 	locktest.MustBe(t, err, context.DeadlineExceeded)
 }
 
+// giveUpWhen begins a call whose context ends when the fault has bitten: a moment later
+// the client may have given back what the call got.
+func giveUpWhen(t *testing.T, c *dlock.Client, name string, bitten func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	call := locktest.BeginWith(t, ctx, c, name)
+	locktest.Poll(t, "the fault has bitten", locktest.Patience, bitten)
+	cancel()
+	_, err := call.Failed(locktest.Late)
+	locktest.MustBe(t, err, context.Canceled)
+}
+
 // buried reports whether an id is buried.
 func (s *site) buried() bool {
 	s.t.Helper()
@@ -50,10 +63,7 @@ func TestFault03AcquireReplyLostCallerGone(t *testing.T) {
 		s := newSite(t, 1)
 		c, rival := s.far(o), s.near(o)
 		s.wire.on("Txn", mute, 1)
-		giveUp(t, c, "a")
-		if n := len(s.state("a").Holders); n != 1 {
-			t.Fatalf("%d holders: the fault has not bitten", n)
-		}
+		giveUpWhen(t, c, "a", func() bool { return len(s.state("a").Holders) == 1 })
 		h, _ := locktest.Begin(t, rival, "a").Granted(o.StoreTimeout + locktest.Soon)
 		if !s.buried() {
 			t.Error("the id was not buried")
@@ -68,8 +78,7 @@ func TestFault03AcquireReplyLostCallerGone(t *testing.T) {
 		c, holder := s.far(o), s.near(o)
 		h := locktest.Lock(t, holder, "a")
 		s.wire.on("Txn", mute, 2) // the first looks, the second takes a place
-		giveUp(t, c, "a")
-		s.queued("a", 1) // the fault has bitten
+		giveUpWhen(t, c, "a", func() bool { return len(s.state("a").Queue) == 1 })
 		locktest.Poll(t, "the place is given up", o.StoreTimeout+locktest.Soon, func() bool { return len(s.state("a").Queue) == 0 })
 		s.holds(h)
 		locktest.Unlock(t, h)
@@ -111,10 +120,7 @@ func TestFault69CancelledDuringTheAcquireCall(t *testing.T) {
 		s := newSite(t, 1)
 		c, rival := s.far(o), s.near(o)
 		s.wire.on("Txn", slow, 1)
-		giveUp(t, c, "a")
-		if n := len(s.state("a").Holders); n != 1 {
-			t.Fatalf("%d holders: the fault has not bitten", n)
-		}
+		giveUpWhen(t, c, "a", func() bool { return len(s.state("a").Holders) == 1 })
 		h, _ := locktest.Begin(t, rival, "a").Granted(slowness + locktest.Soon)
 		if !s.buried() {
 			t.Error("the id of a request that was cut was not buried")
