@@ -72,3 +72,4 @@ func arrivedToo(when int, o Outcome) func(*Call) {
 
 func reader(c *Claim) { c.Shared = true }
 func nested(c *Claim) { c.Nested = true }
+func lost(c *Claim)   { c.Lost = true }

@@ -17,13 +17,23 @@ func overlaps(h *History) []Violation {
 			if a.Name != b.Name || a.Owner == b.Owner || a.Shared && b.Shared {
 				continue
 			}
-			if a.From < b.Until && b.From < a.Until && !h.revoked(a.Name, a.Token, b.Token) {
+			if a.From < b.Until && b.From < a.Until && !h.revoked(a.Name, a.Token, b.Token) && !h.lateNested(a) && !h.lateNested(b) {
 				found = append(found, violation("overlap", "%q: token %d from %v until %v, and token %d from %v until %v",
 					a.Name, a.Token, a.From.time(), a.Until.time(), b.Token, b.From.time(), b.Until.time()))
 			}
 		}
 	}
 	return found
+}
+
+// lateNested reports that the hold under a nested claim was lost while its call was
+// under way, after the call had re-entered. The handle that it then returns says at
+// once that it is lost: nobody can act by it.
+func (h *History) lateNested(c *Claim) bool {
+	return c.Nested && c.Lost && slices.ContainsFunc(h.Claims, func(outer *Claim) bool {
+		return outer != c && outer.Lost && outer.Name == c.Name && outer.Owner == c.Owner && outer.Token == c.Token &&
+			c.Called < outer.Until && outer.Until < c.From
+	})
 }
 
 // claimTokens: a lock that was asked for when another one had been granted has

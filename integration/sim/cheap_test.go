@@ -25,6 +25,16 @@ func TestCheapCheckers(t *testing.T) {
 		{"readers overlap", overlaps, true, func(h hand) { h.claim(1, 0, 1, 11, 1, reader); h.claim(2, 2, 10, 20, 2, reader) }},
 		{"reader and writer overlap", overlaps, false, func(h hand) { h.claim(1, 0, 1, 11, 1, reader); h.claim(2, 2, 10, 20, 2) }},
 		{"one owner twice", overlaps, true, func(h hand) { h.claim(1, 0, 1, 11, 1); h.claim(1, 2, 10, 20, 1, nested) }},
+		{"a nested call that returns after the loss", overlaps, true, func(h hand) {
+			h.claim(1, 0, 1, 10, 1, lost)
+			h.claim(2, 2, 12, 20, 2)
+			h.claim(1, 9, 13, 14, 1, nested, lost)
+		}},
+		{"a nested call that is made after the loss", overlaps, false, func(h hand) {
+			h.claim(1, 0, 1, 10, 1, lost)
+			h.claim(2, 2, 12, 20, 2)
+			h.claim(1, 11, 13, 14, 1, nested, lost)
+		}},
 		{"overlap after force", overlaps, true, func(h hand) { h.claim(1, 0, 1, 11, 1); h.claim(2, 2, 10, 20, 2); force(9, 1)(h) }},
 		{"overlap that force does not explain", overlaps, false, func(h hand) { h.claim(1, 0, 1, 11, 2); h.claim(2, 2, 10, 20, 3); force(9, 1)(h) }},
 		{"overlap after force while the parts of a grant are agreed on", overlaps, true, func(h hand) {
