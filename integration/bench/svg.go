@@ -23,7 +23,7 @@ func newPlot() *plot.Plot {
 	return p
 }
 
-// writeSVG draws a chart of that height.
+// writeSVG draws p into w, as high as height.
 func writeSVG(w io.Writer, p *plot.Plot, height vg.Length) error {
 	c := vgsvg.New(chartWidth, height)
 	p.Draw(draw.Crop(draw.New(c), 4, -30, 4, -8)) // the last label is wider than its tick

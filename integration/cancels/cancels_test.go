@@ -18,14 +18,7 @@ import (
 func TestRedisCancels(t *testing.T)    { soak(t, startRedis(t)) }
 func TestEtcdCancels(t *testing.T)     { soak(t, startEtcd(t)) }
 func TestPostgresCancels(t *testing.T) { soak(t, startPostgres(t)) }
-
-// TestZooKeeperCancels takes 20 s, which make test spends elsewhere.
-func TestZooKeeperCancels(t *testing.T) {
-	if prove(0, 1) == 0 {
-		t.Skip("only with DLOCK_PROVE=1")
-	}
-	soak(t, startZookeeper(t))
-}
+func TestZooKeeperCancels(t *testing.T) { soak(t, startZookeeper(t)) }
 
 const (
 	// soon is when a call returns at the latest after its context has ended.

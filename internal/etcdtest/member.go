@@ -127,9 +127,9 @@ func (m *Member) signal(pause bool) *process.Process {
 }
 
 // Save keeps a copy of what the cluster knows now, as a snapshot would. It stops all
-// members for that and starts them again. GoBack gives the cluster that copy back in the
-// place of what it knows, as a restore of the snapshot does: revisions fall, and keys and
-// leases of that time are there again.
+// members for that and starts them again. GoBack puts that copy in the place of the data,
+// as a restore of the snapshot does: revisions fall, and the keys and leases of the copy
+// are there again.
 func (c *Cluster) Save() {
 	c.stopped(func(m *Member) error { return os.CopyFS(m.data+".saved", os.DirFS(m.data)) })
 }

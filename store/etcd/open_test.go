@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/store"
 )
 
@@ -60,21 +61,12 @@ func TestMembersBySync(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	for end := time.Now().Add(20 * time.Second); len(s.client.Endpoints()) < 3; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("the endpoints are %q", s.client.Endpoints())
-		}
-	}
+	locktest.Poll(t, "three endpoints", locktest.Patience, func() bool { return len(s.client.Endpoints()) == 3 })
 	c.Members[0].Kill()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	locktest.Poll(t, "a lock without the first member", locktest.Patience, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
 		g, err := s.Acquire(ctx, store.Request{Name: "a", Owner: "o", ID: "00000000000000000000000000000001", TTL: time.Minute, WaitTTL: time.Minute, Tokens: 1})
-		cancel()
-		if err == nil && g.Held {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("got %+v, %v", g, err)
-		}
-	}
+		return err == nil && g.Held
+	})
 }

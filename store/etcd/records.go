@@ -37,7 +37,7 @@ func (r *record) hold(k known) *entry {
 type known struct {
 	state   state
 	key     string // of the hold or the place
-	create  int64  // of that key
+	create  int64  // create revision of the key
 	token   uint64 // of a hold
 	lease   *lease // that the hold hangs on; nil if it is not one of this handle
 	answers int    // how many have been noted

@@ -59,8 +59,8 @@ func (s *Store) lags(by time.Duration) {
 	s.clock.high -= by
 }
 
-// clockSetBack: a handle that last heard of the clock before that does not take the
-// hold of another handle for dead.
+// clockSetBack: the leader's clock is set back after a handle has last read it. The
+// handle does not take the hold of another one for dead.
 func clockSetBack(t *testing.T, e *zookeepertest.Ensemble) {
 	a, b := opens(t, e), opens(t, e)
 	_, err := a.Acquire(t.Context(), numbered("other", 1))
@@ -73,8 +73,8 @@ func clockSetBack(t *testing.T, e *zookeepertest.Ensemble) {
 	assert.ErrorIs(t, err, store.ErrHeld)
 }
 
-// clockSetForward: a hold that a handle takes before it hears of that has its whole
-// lease for others too.
+// clockSetForward: the leader's clock is set forward after a handle has last read it.
+// A hold that the handle then takes has its whole lease for other handles too.
 func clockSetForward(t *testing.T, e *zookeepertest.Ensemble) {
 	a, b := opens(t, e), opens(t, e)
 	_, err := a.Acquire(t.Context(), numbered("warm", 1))

@@ -42,7 +42,8 @@ func (w World) need() int {
 
 func (w World) span() uint8 { return uint8(max(w.Span, 1)) }
 
-// validity of a claim that counts from a round of that age; 0: it is over.
+// validity is how long a claim still lasts that began with a round of that age. 0: it
+// has ended.
 func (w World) validity(age uint8) uint8 {
 	end := uint8(w.Lease - margin)
 	if w.Without.Margin {
