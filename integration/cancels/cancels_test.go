@@ -15,9 +15,9 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-func TestRedisCancels(t *testing.T)    { soak(t, startRedis(t)) }
-func TestEtcdCancels(t *testing.T)     { soak(t, startEtcd(t)) }
-func TestPostgresCancels(t *testing.T) { soak(t, startPostgres(t)) }
+func TestRedisCancels(t *testing.T)     { soak(t, startRedis(t)) }
+func TestEtcdCancels(t *testing.T)      { soak(t, startEtcd(t)) }
+func TestPostgresCancels(t *testing.T)  { soak(t, startPostgres(t)) }
 func TestZooKeeperCancels(t *testing.T) { soak(t, startZookeeper(t)) }
 
 const (
