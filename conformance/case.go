@@ -15,6 +15,7 @@ const (
 	fair       need = 1 << iota // an order among waiters, promotion and events
 	peer                        // another handle, or the same one again
 	twoHandles                  // another handle
+	common                      // owners and ids that mean the same to all handles
 	breaker                     // store.Breaker
 	lister                      // store.Lister
 	raiser                      // store.TokenRaiser

@@ -91,6 +91,12 @@ type Suite struct {
 	// checked then.
 	Unfair bool
 
+	// Apart is a stated lack: owners and ids belong to one handle, such as when a handle
+	// has a memory of its requests. An owner that asks through another handle is another
+	// owner there, and an id is released only through its own handle. Re-entry and release
+	// through another handle are not checked then.
+	Apart bool
+
 	// Parallel is how many cases run at the same time, each with one handle or
 	// two. Zero: 16, for they mostly wait. The flag -parallel of go test does not
 	// count them; by default it is the number of processors.
@@ -202,6 +208,8 @@ func (p *plan) skips(c testCase) string {
 		return "stated exception: " + p.Except[c.name]
 	case c.needs.has(fair) && p.Unfair:
 		return "the store is stated to be unfair: it keeps no order among waiters"
+	case c.needs.has(common) && p.Apart:
+		return "the store is stated to keep handles apart: owners and ids belong to one handle"
 	case c.needs.has(twoHandles) && p.Peer == nil:
 		return "needs two handles on the same locks: no Suite.Peer, and the store has no method Peer"
 	case c.needs.has(breaker) && !p.breaker:

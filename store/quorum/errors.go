@@ -17,8 +17,6 @@ var ErrNoQuorum = errors.New("quorum: no majority of the nodes answered")
 var (
 	// errRestarted is why the vote of a node does not count.
 	errRestarted = errors.New("the node has kept its data for less than a lease, as far as is known, and may have lost holds")
-	// errTainted is why the vote of a node does not count for one id.
-	errTainted = errors.New("an earlier release of this request may still arrive at the node")
 	// errSilent: it did not answer in time, and was not waited for.
 	errSilent = errors.New("the node has not answered")
 	// errLate is why a majority does not count.

@@ -67,9 +67,8 @@ func (p *proposals) noteClock(i int, sent time.Time, clock uint64) {
 	}
 }
 
-// vote asks a node for its vote with a proposed token; 0 proposes none. It calls granted when
-// the node has granted and there is more to ask.
-func (s *Store) vote(ctx context.Context, n *node, req store.Request, token uint64, granted func()) (store.Vote, error) {
+// vote asks a node for its vote with a proposed token; 0 proposes none.
+func (s *Store) vote(ctx context.Context, n *node, req store.Request, token uint64) (v store.Vote, err error) {
 	sent := time.Now()
 	if n.voter != nil {
 		v, err := n.voter.Vote(ctx, req, token)
@@ -78,33 +77,21 @@ func (s *Store) vote(ctx context.Context, n *node, req store.Request, token uint
 			return v, err
 		}
 	}
-	return s.voteBySteps(ctx, n, req, token, granted)
-}
-
-// voteBySteps does what [store.Voter] says by several calls. The token is raised, and the
-// life asked for, at the same time, after the grant.
-func (s *Store) voteBySteps(ctx context.Context, n *node, req store.Request, token uint64, granted func()) (v store.Vote, err error) {
 	if v.Grant, err = n.store.Acquire(ctx, req); err != nil || !v.Grant.Held {
 		return v, err
 	}
-	granted()
-	told := make(chan struct{})
-	s.work.also(func() {
-		defer close(told)
-		if n.mortal != nil {
-			v.Life, v.Age, v.Err = n.mortal.Incarnation(ctx)
-		}
-	})
-	var failed error
 	if v.Grant.Holds == 1 && v.Grant.Token < token {
-		var raised uint64
-		raised, failed = n.raiser.RaiseToken(ctx, refOf(req), token, req.Tokens)
-		if failed == nil && raised != v.Grant.Token {
+		raised, err := n.raiser.RaiseToken(ctx, refOf(req), token, req.Tokens)
+		if err != nil {
+			v.Err = err
+			return v, nil
+		}
+		if raised != v.Grant.Token {
 			v.Grant.Token, v.Grant.Short = raised, 0
 		}
 	}
-	if <-told; v.Err == nil {
-		v.Err = failed
+	if n.mortal != nil {
+		v.Life, v.Age, v.Err = n.mortal.Incarnation(ctx)
 	}
 	return v, nil
 }

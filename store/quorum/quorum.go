@@ -77,7 +77,7 @@ type Store struct {
 	pulse     atomic.Int64 // how long the last round took
 	greeted   atomic.Bool  // the lives of a majority are known, for Options.Fresh
 	proposals proposals
-	entries   table
+	entries   *table
 	work      work
 	closed    atomic.Bool
 
@@ -115,7 +115,7 @@ func NewWithOptions(opts *Options, stores ...store.Store) (*Store, error) {
 	case o.LongestLease < 0:
 		return nil, fmt.Errorf("quorum: LongestLease %v is negative", o.LongestLease)
 	}
-	s := &Store{need: len(stores)/2 + 1, opts: o, min: minTTL}
+	s := &Store{need: len(stores)/2 + 1, opts: o, min: minTTL, entries: newTable(len(stores))}
 	s.proposals = proposals{ahead: make([]atomic.Int64, len(stores)), start: time.Now()}
 	s.work.base, s.work.cut = context.WithCancel(context.Background())
 	for i, inner := range stores {

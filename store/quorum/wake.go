@@ -86,18 +86,12 @@ func (s *Store) heard(n *node, event store.Event) {
 		s.emit(event)
 		return
 	}
-	e := s.entries.take(event.ID, 0)
+	e := s.entries.waiter(event.ID)
 	if e == nil {
 		return
 	}
-	defer s.entries.put(event.ID, e)
-	e.mu.Lock()
-	waits := !e.granted && !e.released
-	e.mu.Unlock()
-	if !waits {
-		return
-	}
-	wake := func() { s.emit(store.Event{ID: event.ID}) }
+	defer s.entries.put(e)
+	wake := func() { s.emit(store.Event{ID: e.key.of}) }
 	if e.promise.add(n.index, s.need, s.moment()+rand.N(2*s.moment()), wake) {
 		wake()
 	}
