@@ -20,6 +20,7 @@ const (
 	lister                      // store.Lister
 	raiser                      // store.TokenRaiser
 	incarnator                  // store.Incarnator
+	voter                       // store.Voter
 	plant                       // Suite.Plant
 	stall                       // Suite.Stall
 	footprint                   // Suite.Footprint
@@ -55,6 +56,7 @@ var topics = []struct {
 	{"abilities", abilityCases},
 	{"contract", contractCases},
 	{"raising", raisingCases},
+	{"voting", votingCases},
 	{"stall", stallCases},
 	{"footprint", footprintCases},
 }

@@ -143,6 +143,7 @@ type plan struct {
 	Suite
 	breaker, lister    bool
 	raiser, incarnator bool
+	voter              bool
 	quick              bool // fewer rounds in the cases that repeat; for many runs of the suite
 	verdicts           verdicts
 }
@@ -162,6 +163,7 @@ func (s Suite) plan(t testing.TB) *plan {
 	_, p.lister = probe.(store.Lister)
 	_, p.raiser = probe.(store.TokenRaiser)
 	_, p.incarnator = probe.(store.Incarnator)
+	_, p.voter = probe.(store.Voter)
 	if p.Peer == nil && peerOf(probe) != nil {
 		p.Peer = func(_ testing.TB, s store.Store) store.Store { return peerOf(s)() }
 	}
@@ -220,6 +222,8 @@ func (p *plan) skips(c testCase) string {
 		return "the store is no store.TokenRaiser"
 	case c.needs.has(incarnator) && !p.incarnator:
 		return "the store is no store.Incarnator"
+	case c.needs.has(voter) && !p.voter:
+		return "the store is no store.Voter"
 	case c.needs.has(stall) && p.Stall == nil:
 		return "no Suite.Stall to put the store's data out of reach"
 	case c.needs.has(footprint) && p.Footprint == nil:
