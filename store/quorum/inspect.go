@@ -77,8 +77,13 @@ func (s *Store) merge(lists [][]store.Entry) (merged []store.Entry) {
 	}
 	entries := make(map[key][]store.Entry)
 	for _, list := range lists {
+		seen := make(map[key]bool) // a node may have two tries of an id
 		for _, e := range list {
 			k := key{e.ID, e.Owner, e.Mode}
+			if seen[k] {
+				continue
+			}
+			seen[k] = true
 			if entries[k] = append(entries[k], e); len(entries[k]) == s.need {
 				merged = append(merged, e)
 			}

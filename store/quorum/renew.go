@@ -37,6 +37,7 @@ type renewal struct {
 	index int // in the batch
 	e     *entry
 	ref   store.Ref
+	sent  time.Time
 	tries []*try
 }
 
@@ -57,7 +58,7 @@ func (s *Store) renew(ctx context.Context, holds []store.Ref) []error {
 		defer s.entries.put(e)
 		s.note(ref.TTL)
 		shortest = min(shortest, ref.TTL)
-		r := &renewal{index: i, e: e, ref: ref, tries: e.renewing(ref.TTL)}
+		r := &renewal{index: i, e: e, ref: ref, sent: time.Now(), tries: e.renewing(ref.TTL + s.timeout(ref.TTL))}
 		for range s.nodes {
 			r.errs = append(r.errs, errSilent)
 		}
@@ -82,11 +83,11 @@ func (s *Store) renew(ctx context.Context, holds []store.Ref) []error {
 	return results
 }
 
-// renewing notes that the hold, if it is one, may last for d from now on, and returns the tries that it consists of.
+// renewing notes that the hold, if it is one, may be at nodes for d from now on, and returns the tries that it consists of.
 func (e *entry) renewing(d time.Duration) []*try {
 	e.t.mu.Lock()
 	defer e.t.mu.Unlock()
-	e.prolong(time.Now().Add(d))
+	e.lasts(d)
 	return slices.Clone(e.tries)
 }
 
@@ -118,9 +119,10 @@ func (r *renewal) result(s *Store) error {
 	defer s.entries.mu.Unlock()
 	switch {
 	case r.done >= s.need && !r.e.gone:
+		r.e.prolong(r.sent.Add(r.ref.TTL))
 		return nil
 	case r.lost > len(s.nodes)-s.need, r.e.gone:
-		r.e.granted, r.e.spent = false, true
+		r.e.granted, r.e.spent = false, r.e.spent || r.e.granted
 		return store.ErrLost
 	}
 	return s.verdict(r.errs)

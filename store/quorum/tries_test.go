@@ -456,3 +456,41 @@ func TestAsksAreNotedBeforeTheyAreSent(t *testing.T) {
 		})
 	}
 }
+
+// TestRenewalOfAPlaceKeepsIt: a place is no hold, so its renewal says that it is lost, and changes nothing.
+func TestRenewalOfAPlaceKeepsIt(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a, b, c := s.client(), s.client(), s.client()
+		s.hold(a, request("a", 1))
+		first, second := waiting(request("b", 1)), waiting(request("c", 1))
+		s.refused(b, first, nil)
+		s.refused(c, second, nil)
+		if err := s.renew(b, first); !errors.Is(err, store.ErrLost) {
+			t.Errorf("renewal of a place: got %v", err)
+		}
+		s.refused(b, first, nil)
+		for i := range s.nodes {
+			want(t, "holder and queue", s.left(i), "abc")
+		}
+	})
+}
+
+// TestInspectCountsNodes: two tries of one id at one node are no majority.
+func TestInspectCountsNodes(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a := s.client()
+		r := waiting(request("a", 1))
+		a.links[0].On(faultstore.Release, faultstore.Every, down)
+		for _, n := range s.nodes[1:] {
+			n.Acquire(bg, request("x", 1))
+		}
+		for range 3 { // the second gives node 0 back, which does not hear of it
+			s.refused(a, r, nil)
+		}
+		want(t, "holds at node 0", s.holders(0), "aa")
+		state, err := a.Inspect(bg, "n")
+		if err != nil || len(state.Holders) != 1 || state.Holders[0].ID != store.Short(request("x", 1).ID) {
+			t.Errorf("Inspect: got %+v, %v, want the holder x that a majority has", state, err)
+		}
+	})
+}
