@@ -12,17 +12,17 @@ import (
 // rounds is how often a request that does not wait is put again after several had met and none had got a majority.
 const rounds = 5
 
-// Acquire implements [store.Store]. It takes a round trip to the quickest majority of the nodes, two if the nodes gave
-// different tokens, and at worst blocks for the timeout of a node in each. Errors of nodes are no votes: with too many
-// of them the error is [ErrNoQuorum].
+// Acquire implements [store.Store]. It takes a round trip to the quickest majority of the nodes, two if the nodes
+// gave different tokens, and at worst blocks for the timeout of a node in each. Errors of nodes are no votes: with
+// too many of them the error is [ErrNoQuorum].
 //
 // A request that has got some nodes but no majority keeps them for a moment, in which the others may follow. After
 // that, without Queue at once, it gives them back, so that one of the requests that met here can win. It is put again
 // after a random pause: without Queue before Acquire returns, with Queue after Retry. It keeps its places in the
 // queues meanwhile.
 //
-// An owner is one of this handle: see [Store]. A re-entry gets a greater token than the hold of the owner if fewer nodes
-// than a majority answer that they know that hold.
+// An owner is one of this handle: see [Store]. A re-entry gets a greater token than the hold of the owner if fewer
+// nodes than a majority answer that they know that hold.
 func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
 	return during(ctx, s, func(detached context.Context) (store.Grant, error) { return s.acquire(detached, ctx, req) })
 }
@@ -64,7 +64,6 @@ func (s *Store) acquire(ctx, caller context.Context, req store.Request) (store.G
 		return store.Grant{}, err
 	}
 	defer e.o.leave()
-	e.promise.keep()
 	left, err := e.begin()
 	if err != nil {
 		return store.Grant{}, err
@@ -77,7 +76,7 @@ func (s *Store) acquire(ctx, caller context.Context, req store.Request) (store.G
 		g, err := s.decide(ctx, e, b)
 		met := errors.Is(err, store.ErrHeld) && b.holding > 0
 		if !met || round == rounds || time.Now().After(enough) {
-			if !e.answered(err) { // nobody will release it
+			if !e.answered(err) { // the caller will not release it
 				s.later(e.refs(refOf(req), e.giveUp((*try).anything)))
 			}
 			return g, err
@@ -110,7 +109,7 @@ func (s *Store) poll(ctx context.Context, e *entry, req store.Request) *ballot {
 		e.told(b.tries[n.index], v.Grant.Held, err)
 		return v, err
 	})
-	r.collect(context.Background(), b.take, b.enough)
+	r.collect(b.take, b.enough)
 	b.holding = e.holding()
 	if token != 0 && b.holding == 0 {
 		s.proposals.drop(req, token)

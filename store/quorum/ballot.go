@@ -35,10 +35,9 @@ type ballot struct {
 }
 
 func newBallot(s *Store, e *entry, req store.Request) *ballot {
-	b := &ballot{s: s, entry: e, req: req, sent: time.Now(), known: e.standing(req), lives: make([]string, len(s.nodes)), errs: make([]error, len(s.nodes))}
+	b := &ballot{s: s, entry: e, req: req, sent: time.Now(), known: e.standing(req), lives: make([]string, len(s.nodes)), errs: s.silence()}
 	for i, n := range s.nodes {
 		b.lives[i] = n.life.now()
-		b.errs[i] = errSilent
 	}
 	return b
 }
@@ -101,8 +100,8 @@ func (b *ballot) enough(left int) bool {
 	return b.isUpgrade() || votes+busy >= need || votes+busy+left < need
 }
 
-// repeats: a majority knows the hold by which this request gets a token that exists already. With fewer, that hold may
-// have been lost, and another owner may have had a greater token since.
+// repeats: a majority knows the hold by which this request gets a token that exists already. With fewer, that hold
+// may have been lost, and another owner may have had a greater token since.
 func (b *ballot) repeats() bool {
 	n := 0
 	for _, v := range b.votes {
@@ -113,21 +112,10 @@ func (b *ballot) repeats() bool {
 	return b.known.token > 0 && n >= b.s.need
 }
 
-// agreed returns the token that a majority has given to this id.
-func (b *ballot) agreed() (uint64, bool) {
-	count := make(map[uint64]int, len(b.votes))
-	for _, v := range b.votes {
-		if count[v.grant.Token]++; count[v.grant.Token] == b.s.need {
-			return v.grant.Token, true
-		}
-	}
-	return 0, false
-}
-
 // candidate is the token to begin with: that of the hold which the request repeats, or one that a majority has given,
-// or the greatest. A token of a vote beside another hold of the owner may be an old one, so one is taken that is above
-// all that this handle has seen. A token that comes without its span is passed over for the one behind that: to make
-// that the hold's reserves all.
+// or the greatest. A token of a vote beside another hold of the owner may be an old one, so one is taken that is
+// above all that this handle has seen. A token that comes without its span is passed over for the one behind that: to
+// make that the hold's reserves all.
 func (b *ballot) candidate() (greatest uint64) {
 	if b.repeats() {
 		return b.known.token
@@ -135,7 +123,7 @@ func (b *ballot) candidate() (greatest uint64) {
 	if slices.ContainsFunc(b.votes, func(v vote) bool { return v.grant.Holds > 1 }) || b.known.again {
 		return b.s.proposals.next(b.req)
 	}
-	if token, ok := b.agreed(); ok {
+	if token, ok := common(each(b.votes, vote.token), b.s.need); ok {
 		return token
 	}
 	for _, v := range b.votes {
@@ -148,9 +136,8 @@ func (b *ballot) candidate() (greatest uint64) {
 	return greatest
 }
 
-// untilVotes reports whether a request that waits, and that failed with err, has only to
-// wait until nodes that may have lost holds vote again, and for how long: at the start of
-// new servers no majority does.
+// untilVotes reports whether a request that waits, and that failed with err, has only to wait until nodes that may
+// have lost holds vote again, and for how long: at the start of new servers no majority does.
 func (b *ballot) untilVotes(err error) (wait time.Duration, ok bool) {
 	var none *NoQuorumError
 	if !b.req.Queue || !errors.As(err, &none) {

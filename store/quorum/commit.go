@@ -12,13 +12,13 @@ import (
 const maxRounds = 24
 
 // commit agrees on a token with the nodes that voted. It is the one that a majority of them has given to the hold, as
-// proposed, and then no round is needed. Otherwise it is the greatest that one of them gave, and a majority has to give
-// it to the hold.
+// proposed, and then no round is needed. Otherwise it is the greatest that one of them gave, and a majority has to
+// give it to the hold.
 //
-// It is greater than that of every grant that was reported before this one was asked for, or that this one had to wait
-// for. Such a grant was given its token by a majority, and one node of it has voted here after that, with a greater one.
-// Two shared holds cannot get the same, as no node gives it twice. No clock is needed for any of that, nor a node's
-// counter to be near another's.
+// It is greater than that of every grant that was reported before this one was asked for, or that this one had to
+// wait for. Such a grant was given its token by a majority, and one node of it has voted here after that, with a
+// greater one. Two shared holds cannot get the same, as no node gives it twice. No clock is needed for any of that,
+// nor a node's counter to be near another's.
 //
 // A counter that has gone further, because it serves other names too or other readers were quicker, makes another
 // round necessary, from where it is. A hold that the owner has already keeps its token where a node is further.
@@ -53,8 +53,8 @@ type consent struct {
 	repeats bool   // the token exists already
 }
 
-// round has the nodes that voted give the token to the hold. It returns those that have, and
-// the greatest token of those that have not. No node is asked if a majority has the token.
+// round has the nodes that voted give the token to the hold. It returns those that have, and the greatest token of
+// those that have not. No node is asked if a majority has the token.
 func (c *consent) round(ctx context.Context, token uint64) (sure []vote, next uint64) {
 	next = token + 1
 	asked := make(map[*node]vote)
@@ -84,7 +84,7 @@ func (c *consent) round(ctx context.Context, token uint64) (sure []vote, next ui
 	r := ask(ctx, c.s, c.s.timeout(c.b.req.TTL), nodes, func(ctx context.Context, n *node) (uint64, error) {
 		return n.raiser.RaiseToken(ctx, refOf(c.b.entry.asked(c.b.req, c.b.tries[n.index])), token, c.b.req.Tokens)
 	})
-	r.collect(context.Background(), func(a answer[uint64]) {
+	r.collect(func(a answer[uint64]) {
 		v := asked[a.node]
 		if c.b.errs[a.node.index] = a.err; a.err != nil {
 			return
@@ -100,14 +100,14 @@ func (c *consent) round(ctx context.Context, token uint64) (sure []vote, next ui
 	for n := range r.waiting {
 		c.b.errs[n.index] = errSilent
 	}
-	r.rest(c.s, func(answer[uint64]) {})
 	return sure, next
 }
 
 // lease is what a majority of those who voted keeps the hold for.
-func (b *ballot) lease() time.Duration { return nth(b.votes, b.s.need, vote.ttl) }
+func (b *ballot) lease() time.Duration { return nth(each(b.votes, vote.ttl), b.s.need) }
 
 func (v vote) ttl() time.Duration { return v.grant.TTL }
+func (v vote) token() uint64      { return v.grant.Token }
 func (v vote) holds() int         { return v.grant.Holds }
 func (v vote) reserved() int      { return -v.grant.Short } // that much fewer than asked for
 
@@ -115,8 +115,8 @@ func (v vote) reserved() int      { return -v.grant.Short } // that much fewer t
 // than some node says: others were broken.
 func (b *ballot) grant(sure []vote, token uint64) store.Grant {
 	g := store.Grant{
-		Held: true, Token: token, Short: -nth(sure, b.s.need, vote.reserved),
-		TTL: nth(sure, b.s.need, vote.ttl), Holds: min(b.known.others+1, nth(sure, 1, vote.holds)),
+		Held: true, Token: token, Short: -nth(each(sure, vote.reserved), b.s.need),
+		TTL: nth(each(sure, vote.ttl), b.s.need), Holds: min(b.known.others+1, nth(each(sure, vote.holds), 1)),
 	}
 	if b.repeats() && !b.known.again {
 		g.Short = b.req.Tokens - 1
@@ -124,12 +124,27 @@ func (b *ballot) grant(sure []vote, token uint64) store.Grant {
 	return g
 }
 
-// nth is the n-th greatest of what the votes have: that much, so many of them have.
-func nth[T int | time.Duration](votes []vote, n int, of func(vote) T) T {
-	var all []T
+// each is what each of the votes has.
+func each[T any](votes []vote, of func(vote) T) (all []T) {
 	for _, v := range votes {
 		all = append(all, of(v))
 	}
+	return all
+}
+
+// nth is the n-th greatest of all: so many have that much.
+func nth[T int | time.Duration](all []T, n int) T {
 	slices.Sort(all)
 	return all[len(all)-n]
+}
+
+// common is the token that so many have.
+func common(tokens []uint64, need int) (token uint64, ok bool) {
+	count := make(map[uint64]int, len(tokens))
+	for _, token := range tokens {
+		if count[token]++; count[token] == need {
+			return token, true
+		}
+	}
+	return 0, false
 }

@@ -27,9 +27,10 @@ type entry struct {
 	gone     bool        // a majority has released it
 	spent    bool        // its hold is over or released: the next request begins with new tries
 
-	partial bool // the last request got something, but no majority
-	splits  int  // how often it was given back
-	promise promise
+	partial bool         // the last request got something, but no majority
+	splits  int          // how often it was given back
+	events  map[int]bool // of nodes, since the last request
+	timer   *time.Timer  // wakes it if only some have granted
 }
 
 // try is one use of an acquisition id at one node. It ends when its release is sent.
@@ -61,12 +62,13 @@ func (e *entry) ref(ref store.Ref, t *try) store.Ref {
 	return ref
 }
 
-// begin notes that the id is asked for, perhaps once more. It ends the tries of a hold that is over. The error says that
-// the id is buried.
+// begin notes that the id is asked for, perhaps once more. It ends the tries of a hold that is over. The error says
+// that the id is buried.
 func (e *entry) begin() (ended map[int]*try, err error) {
 	now := time.Now()
 	e.t.mu.Lock()
 	defer e.t.mu.Unlock()
+	e.forgetEvents()
 	if e.buried.After(now) {
 		return nil, store.ErrLost
 	}
@@ -99,7 +101,8 @@ func (e *entry) send(i int) *try {
 	return t
 }
 
-// resending is send for a grant that node i lacks, and returns the grant too; nil if the node is not to have it again.
+// resending is send for a grant that node i lacks, and returns the grant too; nil if the node is not to have it
+// again.
 func (e *entry) resending(i int) (t *try, req store.Request, token uint64) {
 	e.t.mu.Lock()
 	defer e.t.mu.Unlock()
@@ -124,7 +127,8 @@ func (e *entry) told(t *try, held bool, err error) {
 	}
 }
 
-// end ends those of the tries that may have left something at their nodes, and returns them. The caller has the mutex.
+// end ends those of the tries that may have left something at their nodes, and returns them. The caller has the
+// mutex.
 func (e *entry) end(which func(*try) bool) map[int]*try {
 	ended := make(map[int]*try)
 	for i, t := range e.tries {

@@ -10,12 +10,12 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// proposals choose the token that a request carries to the nodes. If a majority gives its hold
-// that token, the grant is complete after one round. A proposal is a guess: that tokens
-// strictly increase does not depend on it, see commit.
+// proposals choose the token that a request carries to the nodes. If a majority gives its hold that token, the grant
+// is complete after one round. A proposal is a guess: that tokens strictly increase does not depend on it, see
+// commit.
 type proposals struct {
-	// last is the greatest token that this handle has seen or proposed for the names of a
-	// bucket. Nodes may count for several names together, at most for those of a bucket.
+	// last is the greatest token that this handle has seen or proposed for the names of a bucket. Nodes may count
+	// for several names together, at most for those of a bucket.
 	last [64]atomic.Uint64
 	// ahead is how far the clock by which a node gives tokens is ahead of start, in µs.
 	ahead []atomic.Int64
@@ -44,8 +44,7 @@ func (p *proposals) next(req store.Request) uint64 {
 	}
 }
 
-// drop takes back a proposal that no hold was given. Else requests that are refused would
-// move the tokens on.
+// drop takes back a proposal that no hold was given. Else requests that are refused would move the tokens on.
 func (p *proposals) drop(req store.Request, token uint64) {
 	p.of(req.Name).CompareAndSwap(token+uint64(req.Tokens)-1, token-1)
 }
@@ -59,8 +58,7 @@ func (p *proposals) note(name string, token uint64) {
 	}
 }
 
-// noteClock remembers how far the clock of a node is ahead. A request sent then was met by
-// that clock.
+// noteClock remembers how far the clock of a node is ahead. A request sent then was met by that clock.
 func (p *proposals) noteClock(i int, sent time.Time, clock uint64) {
 	if clock != 0 {
 		p.ahead[i].Store(int64(clock) - sent.Sub(p.start).Microseconds())

@@ -9,9 +9,9 @@ import (
 )
 
 // Release implements [store.Store]. It takes a round trip to the quickest majority of the nodes. Nodes that have not
-// confirmed it are asked again, in the background, until they have or until nothing of the id can be alive there. With
-// fewer answers than a majority the error is [ErrNoQuorum], and the caller repeats it. Bury is kept by this handle,
-// through which alone the id can be asked for.
+// confirmed it are asked again, in the background, until they have or until nothing of the id can be alive there.
+// With fewer answers than a majority the error is [ErrNoQuorum], and the caller repeats it. Bury is kept by this
+// handle, through which alone the id can be asked for.
 func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 	_, err := during(ctx, s, func(detached context.Context) (struct{}, error) { return struct{}{}, s.release(detached, ctx, ref) })
 	return err
@@ -24,19 +24,14 @@ func (s *Store) release(ctx, caller context.Context, ref store.Ref) error {
 		return err
 	}
 	defer e.o.leave()
-	e.promise.keep()
 	refs := e.refs(ref, e.releasing(ref, lifetime(ref.TTL, ref.TTL)+s.timeout(ref.TTL)))
-	c := count{errs: make([]error, len(s.nodes))}
-	for i := range c.errs {
-		c.errs[i] = errSilent
-	}
+	c := count{errs: s.silence()}
 	r := ask(ctx, s, s.timeout(ref.TTL), s.nodes, func(ctx context.Context, n *node) (struct{}, error) {
 		return struct{}{}, n.store.Release(ctx, refs[n.index])
 	})
-	r.collect(context.Background(), func(a answer[struct{}]) { c.take(a.node.index, a.err) },
+	r.collect(func(a answer[struct{}]) { c.take(a.node.index, a.err) },
 		func(left int) bool { return c.done+c.lost >= s.need || c.done+c.lost+left < s.need })
 	if c.done+c.lost < s.need {
-		r.rest(s, func(answer[struct{}]) {})
 		return s.verdict(c.errs)
 	}
 	r.rest(s, func(a answer[struct{}]) { s.unless(a, refs) })
@@ -64,6 +59,7 @@ func (s *Store) unless(a answer[struct{}], refs map[int]store.Ref) {
 func (e *entry) releasing(ref store.Ref, lasts time.Duration) map[int]*try {
 	e.t.mu.Lock()
 	defer e.t.mu.Unlock()
+	e.forgetEvents()
 	e.released, e.granted, e.partial, e.spent = true, false, false, true
 	e.lasts(lasts)
 	if ref.Bury {
@@ -113,7 +109,8 @@ func (e *entry) refs(ref store.Ref, ended map[int]*try) map[int]store.Ref {
 }
 
 // free ends tries of a request that was not granted, and blocks until their nodes have released them: the caller is
-// about to say that the request has nothing, or to ask again. What is not confirmed in time goes on in the background.
+// about to say that the request has nothing, or to ask again. What is not confirmed in time goes on in the
+// background.
 func (s *Store) free(ctx context.Context, e *entry, req store.Request, which func(*try) bool) {
 	refs := e.refs(refOf(req), e.giveUp(which))
 	var nodes []*node
@@ -126,7 +123,7 @@ func (s *Store) free(ctx context.Context, e *entry, req store.Request, which fun
 	r := ask(ctx, s, s.timeout(req.TTL), nodes, func(ctx context.Context, n *node) (struct{}, error) {
 		return struct{}{}, n.store.Release(ctx, refs[n.index])
 	})
-	r.collect(context.Background(), func(a answer[struct{}]) { s.unless(a, refs) }, func(int) bool { return false })
+	r.collect(func(a answer[struct{}]) { s.unless(a, refs) }, never)
 }
 
 // later has nodes release tries in the background, for as long as something of them may be alive.

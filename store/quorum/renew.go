@@ -10,15 +10,13 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// Renew implements [store.Store]. A hold is renewed when a majority of the nodes
-// has renewed it, and lost when so many have lost it that there is no majority
-// left; anything else is [ErrNoQuorum]. It takes a round trip to the quickest
-// majority and blocks for the timeout of a node at most.
+// Renew implements [store.Store]. A hold is renewed when a majority of the nodes has renewed it, and lost when so
+// many have lost it that there is no majority left; anything else is [ErrNoQuorum]. It takes a round trip to the
+// quickest majority and blocks for the timeout of a node at most.
 //
-// A node that has lost a hold is given it again in the background, if at the same
-// time a majority has renewed it: nobody else can have a majority then, and no
-// majority comes of it, as there is one. A hold that a minority has is never
-// completed, for somebody may have held the lock in between.
+// A node that has lost a hold is given it again in the background, if at the same time a majority has renewed it:
+// nobody else can have a majority then, and no majority comes of it, as there is one. A hold that a minority has is
+// never completed, for somebody may have held the lock in between.
 func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
 	results := make([]error, len(holds))
 	renewed, err := during(ctx, s, func(ctx context.Context) ([]error, error) { return s.renew(ctx, holds), nil })
@@ -58,10 +56,7 @@ func (s *Store) renew(ctx context.Context, holds []store.Ref) []error {
 		defer s.entries.put(e)
 		s.note(ref.TTL)
 		shortest = min(shortest, ref.TTL)
-		r := &renewal{index: i, e: e, ref: ref, sent: time.Now(), tries: e.renewing(ref.TTL + s.timeout(ref.TTL))}
-		for range s.nodes {
-			r.errs = append(r.errs, errSilent)
-		}
+		r := &renewal{count: count{errs: s.silence()}, index: i, e: e, ref: ref, sent: time.Now(), tries: e.renewing(ref.TTL + s.timeout(ref.TTL))}
 		batch = append(batch, r)
 	}
 	if len(batch) == 0 {
@@ -83,7 +78,8 @@ func (s *Store) renew(ctx context.Context, holds []store.Ref) []error {
 	return results
 }
 
-// renewing notes that the hold, if it is one, may be at nodes for d from now on, and returns the tries that it consists of.
+// renewing notes that the hold, if it is one, may be at nodes for d from now on, and returns the tries that it
+// consists of.
 func (e *entry) renewing(d time.Duration) []*try {
 	e.t.mu.Lock()
 	defer e.t.mu.Unlock()
@@ -100,7 +96,7 @@ func (s *Store) askToRenew(ctx context.Context, batch []*renewal, timeout time.D
 		}
 		return n.store.Renew(ctx, refs), nil
 	})
-	r.collect(context.Background(), func(a answer[[]error]) {
+	r.collect(func(a answer[[]error]) {
 		for i, r := range batch {
 			err := errors.New("quorum: the node answered for too few holds")
 			if i < len(a.value) {
@@ -128,8 +124,8 @@ func (r *renewal) result(s *Store) error {
 	return s.verdict(r.errs)
 }
 
-// restoreAll gives nodes back the holds that they alone have lost, one at a time: a node that restarted takes part again
-// sooner than all its holds could be needed.
+// restoreAll gives nodes back the holds that they alone have lost, one at a time: a node that restarted takes part
+// again sooner than all its holds could be needed.
 func (s *Store) restoreAll(ctx context.Context, lost [][]*renewal) {
 	for i, n := range s.nodes {
 		if len(lost[i]) == 0 {
@@ -145,8 +141,8 @@ func (s *Store) restoreAll(ctx context.Context, lost [][]*renewal) {
 	}
 }
 
-// isMissing reports whether a node with that answer lacks a hold that a majority has. A
-// request that has timed out may be on its way yet; the next renewal looks after it.
+// isMissing reports whether a node with that answer lacks a hold that a majority has. A request that has timed out
+// may be on its way yet; the next renewal looks after it.
 func isMissing(err error) bool {
 	return err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
 }
@@ -154,10 +150,9 @@ func isMissing(err error) bool {
 // completions is how often a node that lacks a new hold is asked for it.
 const completions = 4
 
-// complete asks nodes that lack a hold for it, in the background, right after a majority
-// has granted it: while only a bare majority has the hold, one of its nodes that loses
-// the hold would let another owner in. A node where another request has the lock is
-// asked again, because that request gives it back soon.
+// complete asks nodes that lack a hold for it, in the background, right after a majority has granted it: while only a
+// bare majority has the hold, one of its nodes that loses the hold would let another owner in. A node where another
+// request has the lock is asked again, because that request gives it back soon.
 func (s *Store) complete(ctx context.Context, e *entry, missing []*node) {
 	for _, n := range missing {
 		s.work.also(func() {
@@ -184,9 +179,9 @@ func (s *Store) sleep(d time.Duration) bool {
 	}
 }
 
-// restore asks a node for a hold that it lacks, with the token that the hold has, for the
-// given lease; 0 means that of the request. A majority must have the hold. The error is
-// that of the node, or nil if there was nothing to ask for.
+// restore asks a node for a hold that it lacks, with the token that the hold has, for the given lease; 0 means that
+// of the request. A majority must have the hold. The error is that of the node, or nil if there was nothing to ask
+// for.
 func (s *Store) restore(ctx context.Context, n *node, e *entry, lease time.Duration) error {
 	t, req, token := e.resending(n.index)
 	if t == nil {

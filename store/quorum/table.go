@@ -24,8 +24,8 @@ type table struct {
 // key is a name, and an owner or an acquisition id.
 type key struct{ name, of string }
 
-// ownerState is one owner on one name. Its operations are done one after the other: a release that overtook a request of
-// its id would leave behind what the request then got, and a request has to know what the owner holds.
+// ownerState is one owner on one name. Its operations are done one after the other: a release that overtook a request
+// of its id would leave behind what the request then got, and a request has to know what the owner holds.
 type ownerState struct {
 	turn    chan struct{} // holds one value while an operation is at work
 	id      string        // at the nodes
@@ -120,7 +120,7 @@ func (t *table) sweep() {
 }
 
 func (t *table) drop(e *entry) {
-	e.promise.keep()
+	e.forgetEvents()
 	delete(t.entries, e.key)
 	for _, try := range e.tries {
 		delete(t.waiting, try.id)
@@ -137,15 +137,4 @@ func (t *table) clear() {
 	for _, e := range t.entries {
 		t.drop(e)
 	}
-}
-
-// waiter returns the entry that waits by the id of a try. Give it back with put.
-func (t *table) waiter(id string) *entry {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	e := t.waiting[id]
-	if e == nil || e.granted || e.released {
-		return nil
-	}
-	return e.used()
 }
