@@ -125,10 +125,9 @@ func (s *Store) late(ctx context.Context, e *entry, t *try, a answer[store.Vote]
 	holding := e.holding()
 	s.entries.mu.Lock()
 	token, req, granted := e.grant.Token, e.req, e.granted
-	present, waits := e.tries[a.node.index] == t, !granted && !e.released && req.Queue
+	waits := !granted && !e.released && req.Queue
 	s.entries.mu.Unlock()
 	switch held := a.err == nil && a.value.Grant.Held; {
-	case !present:
 	case granted && isMissing(a.err):
 		s.complete(ctx, e, []*node{a.node})
 	case granted && held && a.value.Grant.Token < token:

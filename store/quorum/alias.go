@@ -15,8 +15,8 @@ import (
 //  1. A late release finds its own try only. So a vote of a later try ends by its own release, with its lease, or with
 //     the data of the node, as if there had been no earlier try.
 //  2. A late request can make a hold of its own try only. The release of a try whose request is unanswered buries it,
-//     so this hold cannot come after the release. It is not renewed, and its vote is not counted: an answer
-//     is compared with the present try.
+//     so this hold cannot come after the release. It is not renewed, and a late answer is noted of its own try
+//     only.
 //  3. A late answer to a renewal or a raise is about the try that was asked. It counts in its own call only.
 //  4. So at each node the votes of two owners exclude each other as the holds do. Two majorities have a node in common.
 //     No owner is granted the lock beside a holder.

@@ -1,11 +1,15 @@
 package quorum_test
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dlock-go/dlock/internal/faultstore"
 	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/memory"
+	"github.com/dlock-go/dlock/store/quorum"
 )
 
 // ahead has node i issue greater tokens than the others.
@@ -68,25 +72,50 @@ func TestTokenOfReentryWithoutAMajority(t *testing.T) {
 	})
 }
 
+// own is a node that gives tokens of its own only, as a store may.
+type own struct{ *memory.Store }
+
+func (n own) Vote(ctx context.Context, req store.Request, _ uint64) (v store.Vote, err error) {
+	if v.Grant, err = n.Acquire(ctx, req); err == nil && v.Grant.Held {
+		v.Life, v.Age, v.Err = n.Incarnation(ctx)
+	}
+	return v, err
+}
+
 // TestTokenAfterALateRelease: a node that has not released an earlier hold of the owner answers with its token. The new
 // hold gets a greater one.
 func TestTokenAfterALateRelease(t *testing.T) {
 	for _, mode := range []store.Mode{store.Exclusive, store.Shared} {
-		inBubble(t, 3, func(s *site) {
-			a := s.client()
+		synctest.Test(t, func(t *testing.T) {
+			s := &site{t: t}
+			var links []*faultstore.Store
+			var stores []store.Store
+			for range 3 {
+				n := memory.New()
+				link := faultstore.New(own{n})
+				s.nodes, links, stores = append(s.nodes, n), append(links, link), append(stores, link)
+			}
+			q, err := quorum.New(stores...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := &client{q, links}
 			s.ahead(0)
-			first := request("a", 1)
-			first.Mode, first.Tokens = mode, 50
+			first, second := request("a", 1), request("a", 2)
+			first.Mode, first.Tokens, second.Mode = mode, 50, mode
+			heal := a.cut(down, 2)
 			token := s.hold(a, first).Token
-			off := a.links[0].On(faultstore.Release, faultstore.Every, down)
+			synctest.Wait()
+			heal()
+			off := links[0].On(faultstore.Release, faultstore.Every, down)
 			s.release(a, first)
-			second := request("a", 2)
-			second.Mode = mode
-			a.cut(down, 2)
-			if g := s.hold(a, second); g.Token < token+50 {
-				t.Errorf("%v: token %d after %d to %d", mode, g.Token, token, token+49)
+			heal = a.cut(down, 1)
+			if g := s.hold(a, second); g.Token < token+50 || g.Holds != 1 {
+				t.Errorf("%v: token %d, %d holds, after %d to %d", mode, g.Token, g.Holds, token, token+49)
 			}
 			off()
+			heal()
+			q.Close()
 		})
 	}
 }
