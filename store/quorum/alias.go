@@ -8,9 +8,10 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// Why nothing of an earlier try can harm a later one, and why tokens still strictly increase. A try is one use of
-// an acquisition id at one node. The node knows it by an id of its own, which derives from the acquisition id,
-// the node and the number of the try. A release that was sent ends a try: the next request to that node is another one.
+// Why nothing of an earlier try can harm a later one, and why tokens still strictly increase. A try is one use of an
+// acquisition id at one node. The node knows it by an id of its own, which derives from the acquisition id, the node and
+// the number of the try. No other try of the handle has that number. A release that was sent ends a try: the next
+// request to that node is another one.
 //
 //  1. A late release finds its own try only. So a vote of a later try ends by its own release, with its lease, or with
 //     the data of the node, as if there had been no earlier try.

@@ -35,7 +35,6 @@ type entry struct {
 
 // try is one use of an acquisition id at one node. It ends when its release is sent.
 type try struct {
-	number  int
 	id      string // at the node
 	asks    int    // requests on their way
 	unknown bool   // some request has no known outcome
@@ -46,8 +45,11 @@ type try struct {
 // open: a request may still arrive at the node, or may have arrived without an answer.
 func (t *try) open() bool { return t.asks > 0 || t.unknown }
 
-func (e *entry) try(i, number int) *try {
-	return &try{number: number, id: alias(e.key.of, e.t.salt, i, number)}
+// try begins a try at node i. Its number is the handle's next: the entry may be forgotten before its last release
+// arrives, and made again.
+func (e *entry) try(i int) *try {
+	e.t.tries++
+	return &try{id: alias(e.key.of, e.t.salt, i, e.t.tries)}
 }
 
 // asked is what a node is asked for in a try of a request.
@@ -133,7 +135,7 @@ func (e *entry) end(which func(*try) bool) map[int]*try {
 	ended := make(map[int]*try)
 	for i, t := range e.tries {
 		if (t.has || t.open()) && which(t) {
-			ended[i], e.tries[i] = t, e.try(i, t.number+1)
+			ended[i], e.tries[i] = t, e.try(i)
 			delete(e.t.waiting, t.id)
 		}
 	}

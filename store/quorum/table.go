@@ -14,6 +14,7 @@ import (
 type table struct {
 	salt  string // of the ids at the nodes: no other handle has it
 	nodes int
+	tries int // so far
 
 	mu      sync.Mutex // guards all below, and what entries and tries say
 	owners  map[key]*ownerState
@@ -80,7 +81,7 @@ func (t *table) take(id, owner key) *entry {
 		}
 		e = &entry{t: t, key: id, owner: owner, o: o}
 		for i := range t.nodes {
-			e.tries = append(e.tries, e.try(i, 1))
+			e.tries = append(e.tries, e.try(i))
 		}
 		t.entries[id], o.entries[e] = e, true
 	}

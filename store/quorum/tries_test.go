@@ -255,7 +255,8 @@ func TestNoReleaseBetweenCalls(t *testing.T) {
 	})
 }
 
-// TestReleaseLongAfterItsTry: a handle that has met many other ids since has not forgotten what it has to release.
+// TestReleaseLongAfterItsTry: a handle may forget an id before the last release of it arrives. The id is asked for by
+// other tries then.
 func TestReleaseLongAfterItsTry(t *testing.T) {
 	inBubble(t, 3, func(s *site) {
 		a, b := s.client(), s.client()
