@@ -92,7 +92,11 @@ func (o *Observer) EndLock(ctx context.Context, e dlock.LockEvent) {
 		trace.SpanFromContext(ctx).SetAttributes(attrOutcome.String(outcome))
 		endSpan(ctx, e.Err)
 	}
-	o.metrics.add(ctx, &o.metrics.wait, e.Took.Seconds(), values{e.Op, outcome, o.group(e.Name)})
+	group := o.group(e.Name)
+	o.metrics.add(ctx, &o.metrics.wait, e.Took.Seconds(), values{e.Op, outcome, group})
+	if e.Err == nil {
+		o.metrics.countLosses(group)
+	}
 }
 
 // EndHold measures how long the lock was held, and counts a loss.
@@ -103,11 +107,7 @@ func (o *Observer) EndHold(e dlock.HoldEvent) {
 	ctx, group := context.Background(), o.group(e.Name)
 	o.metrics.add(ctx, &o.metrics.hold, e.Held.Seconds(), values{mode(e.Shared), group})
 	if e.Lost != "" {
-		attrs := []attribute.KeyValue{attrCause.String(string(e.Lost))}
-		if group != "" {
-			attrs = append(attrs, attrGroup.String(group))
-		}
-		o.metrics.losses.Add(ctx, 1, metric.WithAttributes(attrs...))
+		o.metrics.losses.Add(ctx, 1, lossAttributes(e.Lost, group))
 	}
 }
 

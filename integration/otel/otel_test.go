@@ -110,6 +110,22 @@ func TestMetrics(t *testing.T) {
 	assert.GreaterOrEqual(t, calls["dlock.operation=release,dlock.store=memory"], 1.0)
 }
 
+// The counter of a loss is there, with zero, before the first loss: otherwise an increase
+// over some minutes, which is what alerts ask for, does not see that loss.
+func TestLossesBeginAtZero(t *testing.T) {
+	group := func(name string) string { kind, _, _ := strings.Cut(name, "/"); return kind }
+	w := watch(t, memory.New(), &otel.Options{Group: group}, dlock.Options{})
+	h, err := w.Mutex("sku/1").LockContext(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, map[string]float64{
+		"dlock.group=sku,dlock.loss.cause=deadline": 0,
+		"dlock.group=sku,dlock.loss.cause=fixed":    0,
+		"dlock.group=sku,dlock.loss.cause=gone":     0,
+		"dlock.group=sku,dlock.loss.cause=max_hold": 0,
+	}, w.points(t)["dlock.hold.losses"])
+	require.NoError(t, h.Unlock())
+}
+
 func TestLossesAndRenewals(t *testing.T) {
 	s := memory.New()
 	w := watch(t, s, &otel.Options{}, dlock.Options{TTL: 100 * time.Millisecond})
