@@ -26,6 +26,7 @@ const (
 // metrics are the instruments of an Observer.
 type metrics struct {
 	meter metric.Meter
+	measurements
 
 	wait, hold, call histogram
 	losses, renewals metric.Int64Counter
@@ -69,7 +70,11 @@ func (m *metrics) make(meter metric.Meter) error {
 	m.waiters = gauge("dlock.waiters", "{call}", "Calls that wait for a lock or for the store's first answer.")
 	m.places = gauge("dlock.places", "{place}", "Places in queues at the store.")
 	m.releases = gauge("dlock.releases.pending", "{release}", "Releases that the store has not confirmed.")
-	return errors.Join(errs...)
+	_, err := meter.RegisterCallback(func(context.Context, metric.Observer) error {
+		m.flush()
+		return nil
+	}, m.holds) // it observes nothing, but a callback without an instrument is not called
+	return errors.Join(append(errs, err)...)
 }
 
 func (m *metrics) watch(c *dlock.Client) (stop func()) {
