@@ -1,7 +1,7 @@
 // Package dashboard tests the dashboard of docs/grafana with a real Prometheus, and
 // makes its picture with Grafana's own panels (npm install fetches them):
 //
-//	go test ./dashboard -dashboard.write=../docs/images/grafana.png -timeout=20m
+//	make dashboard-picture
 package dashboard
 
 import (
