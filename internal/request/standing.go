@@ -15,9 +15,10 @@ type Standing struct {
 func (r *Request) Standing() (st Standing) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	st.HeldBy, st.Trouble = r.heldBy, r.trouble
 	sent := r.base
-	if p := r.poll; p != nil {
-		st.HeldBy, st.Trouble, sent = p.heldBy, p.trouble, p.sent
+	if r.poll != nil {
+		sent = r.poll.sent
 	}
 	if r.inFlight && (!r.present || time.Since(sent) >= r.config.Timeout/4) {
 		st.Trouble = reason(st.Trouble, silentSince(sent))

@@ -162,7 +162,7 @@ func (s *Store) decide(ctx context.Context, e *entry, b *ballot) (store.Grant, e
 	case len(b.votes)+len(b.busy) < s.need || len(b.votes)+b.died >= s.need:
 		return s.failed(ctx, e, b, s.verdict(b.errs))
 	case !b.req.Queue:
-		g := store.Grant{Retry: b.retry(), HeldBy: b.heldBy()}
+		g := b.waits()
 		if b.holding > 0 {
 			g.Retry = s.pause(b, 1)
 		}
@@ -186,7 +186,8 @@ func (s *Store) failed(ctx context.Context, e *entry, b *ballot, err error) (sto
 
 // queued is the answer to a request that waits.
 func (s *Store) queued(ctx context.Context, e *entry, b *ballot) store.Grant {
-	g := store.Grant{Token: b.told, Position: b.position(), Retry: b.retry(), HeldBy: b.heldBy()}
+	g := b.waits()
+	g.Token, g.Position = b.told, b.position()
 	s.entries.mu.Lock()
 	partial, splits := e.partial, e.splits
 	e.partial = b.holding > 0 && !partial

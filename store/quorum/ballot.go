@@ -160,14 +160,16 @@ func (b *ballot) untilVotes(err error) (wait time.Duration, ok bool) {
 	return waits[b.s.need-1], true
 }
 
-// heldBy is the label of a hold in the way at one of the nodes.
-func (b *ballot) heldBy() string {
-	for _, g := range b.busy {
-		if g.HeldBy != "" {
-			return g.HeldBy
+// waits is the answer to a request that is not granted. It names a hold in the way at one of the nodes.
+func (b *ballot) waits() store.Grant {
+	g := store.Grant{Retry: b.retry()}
+	for _, busy := range b.busy {
+		if busy.HeldBy != "" {
+			g.HeldBy, g.HeldFor = busy.HeldBy, busy.HeldFor
+			break
 		}
 	}
-	return ""
+	return g
 }
 
 // retry is when a majority of the nodes may be free.

@@ -79,15 +79,15 @@ func (s *Store) merge(lists [][]store.Entry) (merged []store.Entry) {
 	}
 	for i, e := range merged {
 		var tokens []uint64
-		var remaining []time.Duration
+		var remaining, ages []time.Duration
 		for _, same := range entries[key{e.ID, e.Owner, e.Mode}] {
-			tokens, remaining = append(tokens, same.Token), append(remaining, same.Remaining)
+			tokens, remaining, ages = append(tokens, same.Token), append(remaining, same.Remaining), append(ages, same.Age)
 		}
 		token, ok := common(tokens, s.need)
 		if !ok {
 			token = slices.Max(tokens)
 		}
-		merged[i].Token, merged[i].Remaining = token, nth(remaining, s.need)
+		merged[i].Token, merged[i].Remaining, merged[i].Age = token, nth(remaining, s.need), nth(ages, s.need)
 	}
 	// The order is that of the first list, which those entries have all that it has.
 	if len(lists) > 0 {
