@@ -120,11 +120,12 @@ func (b *ballot) candidate() (greatest uint64) {
 	if b.repeats() {
 		return b.known.token
 	}
-	if slices.ContainsFunc(b.votes, func(v vote) bool { return v.grant.Holds > 1 }) || b.known.again {
-		return b.s.proposals.next(b.req)
-	}
-	if token, ok := common(each(b.votes, vote.token), b.s.need); ok {
+	alone := slices.DeleteFunc(slices.Clone(b.votes), func(v vote) bool { return v.grant.Holds > 1 })
+	if token, ok := common(each(alone, vote.token), b.s.need); ok {
 		return token
+	}
+	if len(alone) < len(b.votes) || b.known.again {
+		return b.s.proposals.next(b.req)
 	}
 	for _, v := range b.votes {
 		token := v.grant.Token
