@@ -28,10 +28,10 @@ func (s *Store) adopt(ctx context.Context, ref store.Ref, r *record, k known) er
 			h = find(next.holds, ref.ID)
 		}
 	}
-	if isLeaseGone(err) {
-		s.leases.drop(l)
-	}
 	switch {
+	case isLeaseGone(err):
+		s.leases.check(ctx, l)
+		return err
 	case err != nil:
 		return err
 	case h == nil && fresh:

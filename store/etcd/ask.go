@@ -22,11 +22,10 @@ type ask struct {
 	req   store.Request
 	began time.Time
 	r     *record
-	fresh bool          // the handle had no record of the id before
-	since known         // what was known of the id when the call began
-	lease *lease        // for the hold
-	lasts time.Duration // how long a hold that was found, and not moved, certainly lasts
-	sent  bool          // the call may have written something
+	fresh bool   // the handle had no record of the id before
+	since known  // what was known of the id when the call began
+	lease *lease // for the hold
+	sent  bool   // the call may have written something
 }
 
 // Acquire implements [store.Store]. On a free name it takes one round trip, as does one that is refused, and a
@@ -97,8 +96,7 @@ func (a *ask) run(ctx context.Context) (g store.Grant, err error) {
 		}
 	}
 	if isLeaseGone(err) { // the error does not say which it was
-		s.leases.drop(a.lease)
-		s.leases.drop(s.records.placeRoomOf(a.r))
+		s.leases.check(ctx, a.lease, s.records.placeRoomOf(a.r))
 	}
 	if there && errors.Is(s.outcome(err), store.ErrRefused) {
 		err = fmt.Errorf("refused after the call had changed something: %v", err)
@@ -222,27 +220,16 @@ func (a *ask) step(ctx context.Context, v *view) (g store.Grant, next *view, don
 	return g, next, err == nil && next == nil, err
 }
 
-// extend sees to it that a hold lasts for its TTL: on the lease for that, unless it hangs on one that lives
-// longer.
+// extend sees to it that a hold lasts for its TTL: on the lease for that, unless it hangs on one of the handle that
+// lives longer. A lease of another handle does not count, because that handle deletes the hold when its time is up.
 func (a *ask) extend(ctx context.Context, h *entry, v *view) (*view, error) {
 	s := a.s
-	switch own := s.leases.have(h.lease); {
-	case h.mod > v.rev: // granted just now
-		return nil, s.leases.renew(ctx, a.lease, a.atLeast())
-	case own != nil && own.kind.seconds >= a.lease.kind.seconds:
+	if own := s.leases.have(h.lease); own != nil && own.kind.seconds >= a.lease.kind.seconds && h.mod <= v.rev {
 		a.lease = own
 		return nil, s.leases.renew(ctx, own, a.req.TTL)
-	case own == nil:
-		answer, err := s.client.TimeToLive(ctx, h.lease)
-		if err != nil {
-			return nil, err
-		}
-		if left := time.Duration(answer.TTL) * time.Second; left > a.req.TTL {
-			a.lease, a.lasts = nil, a.req.TTL
-			return nil, nil
-		}
 	}
-	if err := s.leases.renew(ctx, a.lease, a.atLeast()); err != nil { // first: the hold could end in between
+	// First: the hold could end in between.
+	if err := s.leases.renew(ctx, a.lease, a.atLeast()); err != nil || h.mod > v.rev { // granted just now
 		return nil, err
 	}
 	return s.rehang(ctx, h, a.lease.id)
@@ -288,8 +275,6 @@ func (a *ask) held(h *entry, revision int64, holds int) (store.Grant, error) {
 		}
 		return store.Grant{}, store.ErrLost
 	}
-	if a.lease != nil {
-		a.lasts = min(a.req.TTL, s.leases.remains(a.lease, a.began))
-	}
-	return store.Grant{Held: true, Token: h.token, TTL: a.lasts, Holds: holds}, nil
+	lasts := min(a.req.TTL, s.leases.remains(a.lease, a.began))
+	return store.Grant{Held: true, Token: h.token, TTL: lasts, Holds: holds}, nil
 }

@@ -128,11 +128,13 @@ func (v *view) again(e, own *entry, lease clientv3.LeaseID) (clientv3.Op, uint64
 	k := e.idKeys
 	conditions := append(own.ours(own.key), still(own.key, own.create), still(k.again, 0), still(k.refused, 0), still(k.place, e.create))
 	token, text := own.token, strconv.FormatUint(own.token, 10)
+	if own.mode == store.Shared { // an exclusive hold of the owner that there is by now counts more
+		conditions = append(conditions, none(k.from(kindWrite), k.to(kindWrite)))
+	}
 	if own.mode == store.Shared && e.mode == store.Exclusive {
 		token, text = 0, ownRevision
 		tag := k.from(kindRead) + "/" + k.tag
-		conditions = append(conditions, k.noForeign(), none(k.from(kindWrite), k.to(kindWrite)),
-			none(k.from(kindRead), tag+"/"), none(tag+"0", k.to(kindRead)))
+		conditions = append(conditions, k.noForeign(), none(k.from(kindRead), tag+"/"), none(tag+"0", k.to(kindRead)))
 		// While the first writer waits no reader behind it is due.
 		for _, w := range v.queue {
 			if w.mode == store.Exclusive {

@@ -38,7 +38,7 @@ func (s *Store) Inspect(ctx context.Context, name string) (store.State, error) {
 			}
 			list = append(list, store.Entry{
 				ID: store.Short(e.id), Owner: e.owner, Mode: e.mode,
-				Token: e.token, Remaining: remaining, Label: e.label,
+				Token: e.token, Remaining: max(0, remaining), Label: e.label,
 			})
 		}
 		return list, nil

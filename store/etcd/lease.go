@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -73,11 +74,9 @@ func (ls *leases) remains(l *lease, now time.Time) time.Duration {
 func (ls *leases) room(kind leaseKind) *lease {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	for i, now := len(ls.m[kind])-1, time.Now(); i >= 0; i-- {
-		switch l := ls.m[kind][i]; {
-		case l.until.Before(now) && (l.until.IsZero() || l.keys == 0):
-			ls.m[kind] = slices.Delete(ls.m[kind], i, i+1)
-		case l.until.After(now) && l.keys < maxKeys:
+	now := time.Now()
+	for _, l := range slices.Backward(ls.m[kind]) {
+		if l.until.After(now) && l.keys < maxKeys {
 			l.keys++
 			return l
 		}
@@ -94,16 +93,16 @@ func (ls *leases) leave(l *lease) {
 	}
 }
 
-// list is all leases that are not known to be dead.
+// list is all leases that keys may hang on, or may soon. The others are forgotten.
 func (ls *leases) list() (all []*lease) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	for _, some := range ls.m {
-		for _, l := range some {
-			if !l.until.IsZero() {
-				all = append(all, l)
-			}
-		}
+	now := time.Now()
+	for kind, some := range ls.m {
+		ls.m[kind] = slices.DeleteFunc(some, func(l *lease) bool {
+			return l.until.IsZero() || l.keys == 0 && l.until.Before(now)
+		})
+		all = append(all, ls.m[kind]...)
 	}
 	return all
 }
@@ -118,12 +117,12 @@ func (ls *leases) have(id clientv3.LeaseID) *lease {
 	return nil
 }
 
-// drop forgets a lease that the server does not know any more.
-func (ls *leases) drop(l *lease) {
-	if l != nil {
-		ls.mu.Lock()
-		l.until = time.Time{}
-		ls.mu.Unlock()
+// check asks for each lease whether it lives, after an error that says of one that it does not, and not of which.
+func (ls *leases) check(ctx context.Context, some ...*lease) {
+	for _, l := range some {
+		if l != nil {
+			ls.renew(ctx, l, math.MaxInt64)
+		}
 	}
 }
 
@@ -194,14 +193,14 @@ func (ls *leases) renew(ctx context.Context, l *lease, atLeast time.Duration) er
 	}
 	sent := time.Now()
 	answer, err := ls.s.client.KeepAliveOnce(clientv3.WithRequireLeader(ctx), l.id)
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
 	if isLeaseGone(err) {
-		ls.drop(l)
+		l.until = time.Time{}
 	}
 	if err != nil {
 		return err
 	}
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
 	if until := sent.Add(time.Duration(answer.TTL) * time.Second); until.After(l.until) {
 		l.until = until
 	}

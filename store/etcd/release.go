@@ -118,12 +118,10 @@ func (s *Store) bury(ctx context.Context, k idKeys, ref store.Ref) (found bool, 
 	}
 	answer, err := s.client.Txn(ctx).Then(append(k.removeAll(),
 		clientv3.OpPut(k.refused, tombstone, clientv3.WithLease(lease.ID)))...).Commit()
+	if isRefusal(err) && !errors.Is(err, rpctypes.ErrNoSpace) {
+		s.client.Revoke(ctx, lease.ID) // else an earlier burial may hang on it
+	}
 	if err != nil {
-		s.tasks.Go(func() { // or it ends in its time
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), farewell)
-			defer cancel()
-			s.client.Revoke(ctx, lease.ID)
-		})
 		return false, err
 	}
 	return deleted((*pb.TxnResponse)(answer)) > 0, nil

@@ -107,12 +107,16 @@ func (r *renewal) attached(l *lease, holds []renewed) {
 		return
 	}
 	for k, h := range holds {
-		there := answer.Succeeded
+		there, ref := answer.Succeeded, r.holds[h.i]
 		if !there {
 			kvs := answer.Responses[k].GetResponseRange().Kvs
-			there = len(kvs) > 0 && clientv3.LeaseID(kvs[0].Lease) == l.id && bytes.HasPrefix(kvs[0].Value, []byte(valueBegins(h.r.tag, h.r.id)))
+			there = len(kvs) > 0 && bytes.HasPrefix(kvs[0].Value, []byte(valueBegins(h.r.tag, h.r.id)))
+			if there && clientv3.LeaseID(kvs[0].Lease) != l.id { // another handle has renewed it
+				r.results[h.i] = r.s.outcome(r.s.adopt(r.ctx, ref, h.r, h.known))
+				continue
+			}
 		}
-		if !there || !r.s.records.noteRenewed(h.r, r.holds[h.i].TTL) {
+		if !there || !r.s.records.noteRenewed(h.r, ref.TTL) {
 			r.results[h.i] = store.ErrLost
 		}
 	}

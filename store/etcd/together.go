@@ -70,7 +70,9 @@ func (c *combiner) do(ctx context.Context, dir string, op clientv3.Op) (*pb.TxnR
 		return answer, err
 	}
 	o := &operation{dir: dir, op: op, done: make(chan struct{})}
-	o.deadline, _ = ctx.Deadline()
+	if o.deadline, _ = ctx.Deadline(); o.deadline.IsZero() {
+		o.deadline = time.Now().Add(callTimeout)
+	}
 	c.waiting = append(c.waiting, o)
 	c.names[dir] = true
 	c.mu.Unlock()
@@ -139,22 +141,18 @@ func (c *combiner) answered() {
 
 // send carries out operations in one call, which lasts no longer than the longest of them may.
 func (c *combiner) send(all []*operation) {
-	limit := time.Now().Add(callTimeout)
 	ops, last := make([]clientv3.Op, len(all)), time.Time{}
 	for i, o := range all {
-		ops[i] = o.op
-		if o.deadline.IsZero() || o.deadline.After(limit) {
-			last = limit
-		} else if o.deadline.After(last) {
+		if ops[i] = o.op; o.deadline.After(last) {
 			last = o.deadline
 		}
 	}
 	ctx, cancel := context.WithDeadline(c.s.ctx, last)
 	defer cancel()
 	answer, err := c.alone(ctx, clientv3.OpTxn(nil, ops, nil))
-	if errors.Is(err, rpctypes.ErrTooManyOps) { // the server's limit is lower than usual
+	if errors.Is(err, rpctypes.ErrTooManyOps) && len(all) > 1 { // the server's limit is lower than usual
 		c.mu.Lock()
-		c.most = max(1, min(c.most, len(all)/2))
+		c.most = min(c.most, len(all)/2)
 		c.mu.Unlock()
 	}
 	if isLeaseGone(err) || isRefusal(err) { // of one operation, perhaps
