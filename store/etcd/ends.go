@@ -52,14 +52,19 @@ func (rs *records) sweep() {
 func (rs *records) due() (due []*record, left bool) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
+	rs.on = len(rs.m) > 0
 	now := time.Now()
+	if now.Before(rs.next) {
+		return nil, rs.on
+	}
+	rs.next = now.Add(time.Hour)
 	for _, r := range rs.m {
-		if !now.Before(r.deadline) && !now.Before(r.retry) {
-			r.ending, r.retry = true, now.Add(2*callTimeout)
+		if !now.Before(r.deadline) {
+			r.ending, r.deadline = true, now.Add(2*callTimeout)
 			due = append(due, r)
 		}
+		rs.endAt(r, r.deadline)
 	}
-	rs.on = len(rs.m) > 0
 	return due, rs.on
 }
 
@@ -75,7 +80,8 @@ func (rs *records) endNow(r *record) error {
 // end deletes the keys of a record, whose time is up from now on. If that fails, the sweeper tries it again.
 func (rs *records) end(ctx context.Context, r *record) error {
 	rs.mu.Lock()
-	r.deadline, r.ending, r.retry = time.Time{}, true, time.Now().Add(2*callTimeout)
+	r.ending = true
+	rs.endAt(r, time.Now().Add(2*callTimeout))
 	rs.mu.Unlock()
 	err := rs.deleteKeys(ctx, r)
 	if err == nil {
@@ -84,7 +90,7 @@ func (rs *records) end(ctx context.Context, r *record) error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	r.pause = max(r.pause, firstDelete)
-	r.retry = time.Now().Add(r.pause)
+	rs.endAt(r, time.Now().Add(r.pause))
 	if errors.Is(rs.s.outcome(err), store.ErrRefused) {
 		r.pause = min(2*r.pause, lastDelete)
 	}
@@ -147,6 +153,6 @@ func (rs *records) becomesHold(r *record) bool {
 	}
 	r.state, r.lease = unknown, nil
 	r.ending, r.pause = false, 0
-	r.deadline = time.Now().Add(r.req.WaitTTL)
+	rs.endAt(r, time.Now().Add(r.req.WaitTTL))
 	return true
 }

@@ -135,5 +135,5 @@ func (s *Store) EndLate(t testing.TB, req store.Request) (carryOut func() bool) 
 func (s *Store) Expire(id string) {
 	s.records.mu.Lock()
 	defer s.records.mu.Unlock()
-	s.records.m[id].deadline = time.Now()
+	s.records.endAt(s.records.m[id], time.Now())
 }

@@ -59,7 +59,7 @@ func (s *Store) checkLease(l *lease) {
 // ofOrphan says what a key is that may be an orphan. A key without an id has to be read, unless the handle knows
 // of a hold that has it.
 func (s *Store) ofOrphan(ctx context.Context, key string) (p parsed, ok bool) {
-	_, dir, _ := s.keys.split(key)
+	dir := s.keys.dirOf(key)
 	if p, ok = parse(dir, key); !ok || p.id != "" {
 		return p, ok
 	}

@@ -16,9 +16,9 @@ type record struct {
 
 	// Guarded by records.mu.
 	known
-	deadline  time.Time
-	ending    bool          // its keys are being deleted
-	retry     time.Time     // when deleting them is tried again
+	deadline  time.Time     // when its keys are deleted, or that is tried again
+	ending    bool          // they are being deleted
+	gone      bool          // they are deleted, and the handle has forgotten the id
 	lookAgain bool          // they have to be looked for once more before the record is forgotten
 	pause     time.Duration // between these tries
 	revision  int64         // of the last answer that was noted
@@ -59,6 +59,7 @@ type records struct {
 	m     map[string]*record
 	first map[string]*record // by dir: the last of those that were told of the key of the first exclusive hold
 	on    bool               // the sweeper runs
+	next  time.Time          // no deadline is earlier
 }
 
 // track makes a record of a request that is about to be sent, or finds the one there is. Whatever becomes of
@@ -69,12 +70,20 @@ func (rs *records) track(req store.Request, keys idKeys) (r *record, fresh bool)
 	if r = rs.m[req.ID]; r != nil {
 		return r, false
 	}
-	r = &record{req: req, idKeys: keys, deadline: time.Now().Add(max(req.TTL, req.WaitTTL))}
+	r = &record{req: req, idKeys: keys}
+	rs.endAt(r, time.Now().Add(max(req.TTL, req.WaitTTL)))
 	rs.m[req.ID] = r
 	if !rs.on {
 		rs.on = rs.s.tasks.Go(rs.sweep)
 	}
 	return r, true
+}
+
+// endAt sets the deadline of a record. Callers have mu.
+func (rs *records) endAt(r *record, deadline time.Time) {
+	if r.deadline = deadline; deadline.Before(rs.next) {
+		rs.next = deadline
+	}
 }
 
 // find returns the record of an id, or nil.
@@ -84,8 +93,22 @@ func (rs *records) find(id string) *record {
 	return rs.m[id]
 }
 
+// knows is find, and what is known of the id.
+func (rs *records) knows(id string) (r *record, k known) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if r = rs.m[id]; r != nil {
+		k = r.read()
+	}
+	return r, k
+}
+
 // is reports whether the record is that of its id still.
-func (rs *records) is(r *record) bool { return rs.find(r.req.ID) == r }
+func (rs *records) is(r *record) bool {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	return !r.gone
+}
 
 // forget ends a record whose keys are gone.
 func (rs *records) forget(r *record) {
@@ -97,7 +120,8 @@ func (rs *records) forget(r *record) {
 	}
 	hold, place := r.holdRoom, r.placeRoom
 	r.holdRoom, r.placeRoom = nil, nil
-	if rs.m[r.req.ID] == r {
+	if !r.gone {
+		r.gone = true
 		delete(rs.m, r.req.ID)
 	}
 	if rs.first[r.dir] == r {
@@ -119,14 +143,19 @@ func (rs *records) firstOf(dir string) bool {
 func (rs *records) lookAgain(r *record) bool {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	r.lookAgain = r.ending && rs.m[r.req.ID] == r
+	r.lookAgain = r.ending && !r.gone
 	return r.lookAgain
 }
 
-// reads is a copy of what may change.
+// reads is what is known of an id.
 func (rs *records) reads(r *record) known {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
+	return r.read()
+}
+
+// read is a copy of what may change. Callers have mu.
+func (r *record) read() known {
 	r.over = r.ending || !time.Now().Before(r.deadline)
 	return r.known
 }
@@ -144,14 +173,14 @@ func (r *record) note(since known, revision int64, k known) bool {
 }
 
 // live reports whether the record stands and its keys are not being deleted. Callers have mu.
-func (rs *records) live(r *record) bool { return !r.ending && rs.m[r.req.ID] == r }
+func (r *record) live() bool { return !r.ending && !r.gone }
 
 // noteHold notes a hold that an answer told of, which lasts for ttl at least. It reports false if the record
 // has ended, or its keys are being deleted.
 func (rs *records) noteHold(r *record, since known, h *entry, revision int64, l *lease, ttl time.Duration) bool {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	if !rs.live(r) {
+	if !r.live() {
 		return false
 	}
 	deadline := time.Now().Add(ttl)
@@ -160,7 +189,7 @@ func (rs *records) noteHold(r *record, since known, h *entry, revision int64, l 
 	}
 	r.note(since, revision, known{state: holding, key: h.key, create: h.create, token: h.token, lease: l})
 	if r.state == holding {
-		r.deadline = deadline
+		rs.endAt(r, deadline)
 		if r.key == r.first && r.first != r.again {
 			rs.first[r.dir] = r
 		}
@@ -173,11 +202,11 @@ func (rs *records) noteHold(r *record, since known, h *entry, revision int64, l 
 func (rs *records) notePlace(r *record, since known, w *entry, revision int64) bool {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	if !rs.live(r) {
+	if !r.live() {
 		return false
 	}
 	if r.note(since, revision, known{state: waiting, key: w.key, create: w.create}) {
-		r.deadline = time.Now().Add(r.req.WaitTTL)
+		rs.endAt(r, time.Now().Add(r.req.WaitTTL))
 	}
 	return true
 }
@@ -187,10 +216,10 @@ func (rs *records) noteRenewed(r *record, ttl time.Duration) bool {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	now := time.Now()
-	if !rs.live(r) || !now.Before(r.deadline) {
+	if !r.live() || !now.Before(r.deadline) {
 		return false
 	}
-	r.deadline = now.Add(ttl)
+	rs.endAt(r, now.Add(ttl))
 	return true
 }
 
@@ -209,7 +238,7 @@ func (rs *records) setRoom(r *record, l *lease) {
 		room = &r.placeRoom
 	}
 	gone := *room
-	if *room = l; rs.m[r.req.ID] != r {
+	if *room = l; r.gone {
 		gone, *room = l, nil
 	}
 	rs.mu.Unlock()

@@ -21,7 +21,7 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 	}
 	k := s.keys.keysOf(ref.Name, ref.Owner, ref.ID, ref.Mode)
 	defer s.releases.begin(k.dir)()
-	r := s.records.find(ref.ID)
+	r, known := s.records.knows(ref.ID)
 	if r != nil && r.idKeys != k { // the id of another name, owner or mode
 		r = nil
 	}
@@ -34,10 +34,8 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 		found, err = s.bury(ctx, k, ref)
 	} else {
 		key := ""
-		if r != nil {
-			if known := s.records.reads(r); known.state == holding {
-				key = known.key
-			}
+		if r != nil && known.state == holding {
+			key = known.key
 		}
 		found, err = s.remove(ctx, k, key)
 	}
@@ -127,7 +125,7 @@ func (s *Store) bury(ctx context.Context, k idKeys, ref store.Ref) (found bool, 
 	return deleted((*pb.TxnResponse)(answer)) > 0, nil
 }
 
-// tombstone is the value of the key of a buried id.
+// tombstone is the value of the key of an id that is refused.
 const tombstone = `{"dlock":2,"refused":true}`
 
 // deleted is how many keys a transaction has deleted.

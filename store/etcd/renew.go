@@ -26,11 +26,7 @@ func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
 	}
 	var work sync.WaitGroup
 	for i, ref := range holds {
-		rec := s.records.find(ref.ID)
-		var k known
-		if rec != nil {
-			k = s.records.reads(rec)
-		}
+		rec, k := s.records.knows(ref.ID)
 		switch {
 		case k.over:
 			r.results[i] = store.ErrLost
@@ -88,15 +84,23 @@ func (r *renewal) lease(l *lease, holds []renewed) {
 // smaller --max-txn-ops is asked for less at once.
 const maxTxnOps = 128
 
-// attached says what has become of holds after their lease was renewed: in one transaction, whose answer names
-// keys only if some do not hang on it any more.
+// attached says what has become of holds after their lease was renewed: in one transaction, and one more that
+// reads their keys if some do not hang on it any more.
 func (r *renewal) attached(l *lease, holds []renewed) {
-	conditions, looks := make([]clientv3.Cmp, len(holds)), make([]clientv3.Op, len(holds))
+	conditions := make([]clientv3.Cmp, len(holds))
 	for k, h := range holds {
 		conditions[k] = h.r.hold(h.known).on(l.id)
-		looks[k] = clientv3.OpGet(h.known.key)
 	}
-	answer, err := r.s.client.Txn(r.ctx).If(conditions...).Else(looks...).Commit()
+	// A transaction that does nothing at all is judged by a member that may lag behind.
+	answer, err := r.s.client.Txn(r.ctx).If(conditions...).Else(clientv3.OpGet(holds[0].known.key)).Commit()
+	all := err == nil && answer.Succeeded
+	if err == nil && !all {
+		looks := make([]clientv3.Op, len(holds))
+		for k, h := range holds {
+			looks[k] = clientv3.OpGet(h.known.key)
+		}
+		answer, err = r.s.client.Txn(r.ctx).Then(looks...).Commit()
+	}
 	switch half := len(holds) / 2; {
 	case half > 0 && errors.Is(err, rpctypes.ErrTooManyOps):
 		r.attached(l, holds[:half])
@@ -107,7 +111,7 @@ func (r *renewal) attached(l *lease, holds []renewed) {
 		return
 	}
 	for k, h := range holds {
-		there, ref := answer.Succeeded, r.holds[h.i]
+		there, ref := all, r.holds[h.i]
 		if !there {
 			kvs := answer.Responses[k].GetResponseRange().Kvs
 			there = len(kvs) > 0 && bytes.HasPrefix(kvs[0].Value, []byte(valueBegins(h.r.tag, h.r.id)))

@@ -2,6 +2,8 @@ package etcd
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -140,5 +142,52 @@ func TestOneLargeOperationPartsNoOthers(t *testing.T) {
 	s.together.send([]*operation{{op: clientv3.OpTxn(nil, ops, nil), done: make(chan struct{})}})
 	if s.together.most != maxTogether {
 		t.Errorf("%d operations travel together from then on", s.together.most)
+	}
+}
+
+// A value is what encoding/json makes of it, whatever the label and the owner are.
+func TestValueIsJSON(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"", "host/1", `a"b\c`, "<&>", "\x00\n\u2028é", "\xff\xfe"} {
+		for _, token := range []string{"", ownRevision, "65536"} {
+			e := &entry{
+				idKeys: idKeys{tag: "0a", id: "1b"}, owner: text, label: text, ttl: 90 * time.Second, wait: time.Millisecond, tokens: 3,
+			}
+			want, err := json.Marshal(value{2, "0a/1b", "7f", token, text, text, "1m30s", "1ms", 3})
+			if got := e.encode(token, 0x7f); err != nil || string(got) != string(want) {
+				t.Errorf("%s, want %s, %v", got, want, err)
+			}
+		}
+	}
+}
+
+// A member that has lost the others does not say that a hold is there: it may lag behind.
+func TestFault53RenewalAtAMemberCutOff(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.Start(t, 3)
+	leader, at := c.Leader(), c.Members[0]
+	if at == leader {
+		at = c.Members[1]
+	}
+	s, err := Open("etcd://" + at.Endpoint + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	req := store.Request{Name: "a", Owner: "o", ID: fmt.Sprintf("%032d", 1), TTL: time.Hour, WaitTTL: time.Hour, Tokens: 1}
+	if g, err := s.Acquire(t.Context(), req); err != nil || !g.Held {
+		t.Fatal(g, err)
+	}
+	for _, m := range c.Members {
+		if m != at {
+			m.Pause()
+			defer m.Resume()
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	ref := store.Ref{Name: req.Name, Owner: req.Owner, ID: req.ID, TTL: req.TTL}
+	if err := s.Renew(ctx, []store.Ref{ref})[0]; err == nil || errors.Is(err, store.ErrLost) {
+		t.Errorf("%v, want an unknown outcome", err)
 	}
 }
