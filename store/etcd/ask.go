@@ -96,7 +96,8 @@ func (a *ask) run(ctx context.Context) (g store.Grant, err error) {
 		}
 	}
 	if isLeaseGone(err) { // the error does not say which it was
-		s.leases.check(ctx, a.lease, s.records.placeRoomOf(a.r))
+		rooms := s.records.roomsOf(a.r)
+		s.leases.check(ctx, rooms[:]...)
 	}
 	if there && errors.Is(s.outcome(err), store.ErrRefused) {
 		err = fmt.Errorf("refused after the call had changed something: %v", err)
@@ -267,12 +268,7 @@ func (a *ask) held(h *entry, revision int64, holds int) (store.Grant, error) {
 		if time.Since(a.began) < a.req.TTL {
 			return store.Grant{}, errEnded
 		}
-		// With this answer the hold itself is over, and perhaps the deletion has found no key before.
-		if !s.records.lookAgain(a.r) {
-			if r, fresh := s.records.track(a.req, a.idKeys); fresh {
-				s.records.expire(r)
-			}
-		}
+		// With this answer the hold itself is over. If the deletion has found no key before, findOrphans does.
 		return store.Grant{}, store.ErrLost
 	}
 	lasts := min(a.req.TTL, s.leases.remains(a.lease, a.began))

@@ -45,6 +45,14 @@ func holdsFor(ttl time.Duration) leaseKind { return leaseKind{seconds: seconds(t
 
 func placesFor(wait time.Duration) leaseKind { return leaseKind{seconds: seconds(wait), places: true} }
 
+// room is where records note a lease of the kind.
+func (k leaseKind) room() int {
+	if k.places {
+		return 1
+	}
+	return 0
+}
+
 // granted is how long the leases of a kind last. Those of ten seconds and more last a tenth longer than needed,
 // so that one renewal serves all that is renewed in that time. Those of places last a second longer at least: a
 // grant makes a hold that is to last WaitTTL from then, and renewals once a second suffice for that.

@@ -16,14 +16,12 @@ type record struct {
 
 	// Guarded by records.mu.
 	known
-	deadline  time.Time     // when its keys are deleted, or that is tried again
-	ending    bool          // they are being deleted
-	gone      bool          // they are deleted, and the handle has forgotten the id
-	lookAgain bool          // they have to be looked for once more before the record is forgotten
-	pause     time.Duration // between these tries
-	revision  int64         // of the last answer that was noted
-	holdRoom  *lease        // in which its hold is counted
-	placeRoom *lease        // in which its place is counted, which may have become a hold
+	deadline time.Time     // when its keys are deleted, or that is tried again
+	ending   bool          // they are being deleted
+	gone     bool          // they are deleted, and the handle has forgotten the id
+	pause    time.Duration // between these tries
+	revision int64         // of the last answer that was noted
+	rooms    [2]*lease     // in which its hold is counted, and its place, which may have become a hold
 }
 
 // hold is the hold as it is known.
@@ -113,13 +111,8 @@ func (rs *records) is(r *record) bool {
 // forget ends a record whose keys are gone.
 func (rs *records) forget(r *record) {
 	rs.mu.Lock()
-	if r.lookAgain {
-		r.lookAgain = false
-		rs.mu.Unlock()
-		return
-	}
-	hold, place := r.holdRoom, r.placeRoom
-	r.holdRoom, r.placeRoom = nil, nil
+	rooms := r.rooms
+	r.rooms = [2]*lease{}
 	if !r.gone {
 		r.gone = true
 		delete(rs.m, r.req.ID)
@@ -128,8 +121,8 @@ func (rs *records) forget(r *record) {
 		delete(rs.first, r.dir)
 	}
 	rs.mu.Unlock()
-	rs.s.leases.leave(hold)
-	rs.s.leases.leave(place)
+	rs.s.leases.leave(rooms[0])
+	rs.s.leases.leave(rooms[1])
 }
 
 // firstOf reports whether a record has the key of the first exclusive hold.
@@ -137,14 +130,6 @@ func (rs *records) firstOf(dir string) bool {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	return rs.first[dir] != nil
-}
-
-// lookAgain has the deletion of a record's keys look for them once more, and reports whether it is under way.
-func (rs *records) lookAgain(r *record) bool {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	r.lookAgain = r.ending && !r.gone
-	return r.lookAgain
 }
 
 // reads is what is known of an id.
@@ -223,37 +208,28 @@ func (rs *records) noteRenewed(r *record, ttl time.Duration) bool {
 	return true
 }
 
-// placeRoomOf returns the lease in which the record's place is counted, or nil.
-func (rs *records) placeRoomOf(r *record) *lease {
+// roomsOf returns the leases in which the record's hold and place are counted, or nil.
+func (rs *records) roomsOf(r *record) [2]*lease {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	return r.placeRoom
+	return r.rooms
 }
 
 // setRoom notes the lease in which the record's hold, or place, is counted.
 func (rs *records) setRoom(r *record, l *lease) {
 	rs.mu.Lock()
-	room := &r.holdRoom
-	if l.kind.places {
-		room = &r.placeRoom
-	}
-	gone := *room
-	if *room = l; r.gone {
-		gone, *room = l, nil
+	i := l.kind.room()
+	old := r.rooms[i]
+	if r.rooms[i] = l; r.gone {
+		old, r.rooms[i] = l, nil
 	}
 	rs.mu.Unlock()
-	rs.s.leases.leave(gone)
+	rs.s.leases.leave(old)
 }
 
 // leaseFor returns a lease for a key of the record, which lives at least for atLeast.
 func (rs *records) leaseFor(ctx context.Context, r *record, kind leaseKind, atLeast time.Duration) (*lease, error) {
-	rs.mu.Lock()
-	l := r.holdRoom
-	if kind.places {
-		l = r.placeRoom
-	}
-	rs.mu.Unlock()
-	if l != nil && l.kind == kind {
+	if l := rs.roomsOf(r)[kind.room()]; l != nil && l.kind == kind {
 		if err := rs.s.leases.renew(ctx, l, atLeast); !isLeaseGone(err) {
 			return l, err
 		}

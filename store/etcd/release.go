@@ -96,10 +96,9 @@ func (rs *releases) wait(ctx context.Context, dir string) {
 // remove deletes the key of a hold or else whatever key the id has, and reports whether there was one. A place may
 // have become a hold without this handle, and after a snapshot is restored a hold may be a place again.
 func (s *Store) remove(ctx context.Context, k idKeys, held string) (found bool, err error) {
-	op := clientv3.OpTxn(nil, k.removeAll(), nil)
-	if held != "" {
-		there := append(k.ours(held), clientv3.Compare(clientv3.CreateRevision(held), ">", 0))
-		op = clientv3.OpTxn(there, []clientv3.Op{clientv3.OpDelete(held)}, k.removeAll())
+	op := clientv3.OpTxn(nil, k.removeAll(false), nil)
+	if ours := k.ours(held); len(ours) > 0 {
+		op = clientv3.OpTxn(ours, []clientv3.Op{clientv3.OpDelete(held)}, k.removeAll(true))
 	}
 	answer, err := s.together.do(ctx, k.dir, op)
 	return err == nil && deleted(answer) > 0, err
@@ -114,7 +113,7 @@ func (s *Store) bury(ctx context.Context, k idKeys, ref store.Ref) (found bool, 
 		}
 		return false, err
 	}
-	answer, err := s.client.Txn(ctx).Then(append(k.removeAll(),
+	answer, err := s.client.Txn(ctx).Then(append(k.removeAll(false),
 		clientv3.OpPut(k.refused, tombstone, clientv3.WithLease(lease.ID)))...).Commit()
 	if isRefusal(err) && !errors.Is(err, rpctypes.ErrNoSpace) {
 		s.client.Revoke(ctx, lease.ID) // else an earlier burial may hang on it

@@ -19,11 +19,10 @@ import (
 // deleted while its lease lives. A hold that hangs on another lease than its TTL asks for, as a promoted one
 // does, is moved first, and not asked about. It blocks until all are answered or ctx ends.
 func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
-	r := &renewal{s: s, ctx: ctx, holds: holds, results: make([]error, len(holds)), on: make(map[*lease][]renewed)}
 	if err := s.ready(ctx); err != nil {
-		r.fail(nil, err)
-		return r.results
+		return slices.Repeat([]error{err}, len(holds))
 	}
+	r := &renewal{s: s, ctx: ctx, holds: holds, results: make([]error, len(holds)), on: make(map[*lease][]renewed)}
 	var work sync.WaitGroup
 	for i, ref := range holds {
 		rec, k := s.records.knows(ref.ID)
@@ -126,13 +125,8 @@ func (r *renewal) attached(l *lease, holds []renewed) {
 	}
 }
 
-// fail sets the result of some holds, or of all.
+// fail sets the result of some holds.
 func (r *renewal) fail(holds []renewed, err error) {
-	for i := range r.results {
-		if holds == nil {
-			r.results[i] = err
-		}
-	}
 	for _, h := range holds {
 		r.results[h.i] = err
 	}
