@@ -35,11 +35,10 @@ func begins(key, text string) []clientv3.Cmp {
 	return []clientv3.Cmp{clientv3.Compare(clientv3.Value(key), ">", text), clientv3.Compare(clientv3.Value(key), "<", text+"~")}
 }
 
-// removeAll deletes all keys that this id may have, but for a tombstone and its first hold where that is known not to
-// be there.
-func (k idKeys) removeAll(noFirst bool) []clientv3.Op {
+// removeAll deletes all keys that this id may have, but for a tombstone.
+func (k idKeys) removeAll() []clientv3.Op {
 	ops := []clientv3.Op{clientv3.OpDelete(k.place), clientv3.OpDelete(k.again)}
-	if k.first != k.again && !noFirst {
+	if k.first != k.again {
 		ops = append(ops, clientv3.OpTxn(k.ours(k.first), []clientv3.Op{clientv3.OpDelete(k.first)}, nil))
 	}
 	return ops

@@ -132,6 +132,15 @@ func (rs *records) firstOf(dir string) bool {
 	return rs.first[dir] != nil
 }
 
+// doubt has nothing be known of an id whose release may have been carried out.
+func (rs *records) doubt(r *record) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if r.state == holding {
+		r.state = unknown
+	}
+}
+
 // reads is what is known of an id.
 func (rs *records) reads(r *record) known {
 	rs.mu.Lock()
