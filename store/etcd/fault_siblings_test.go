@@ -1,6 +1,7 @@
 package etcd_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -140,4 +141,27 @@ func TestReentryBesideAnUpgrade(t *testing.T) {
 	if err != nil || err2 != nil || g.Token != h.Token {
 		t.Errorf("tokens %d and %d, %v, %v", g.Token, h.Token, err, err2)
 	}
+}
+
+// The connection of renewals is broken for a while. They are not sent again and again as fast as the machine can.
+func TestFault66RenewalDoesNotSpin(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1)
+	far := s.wire.store(t, s.cluster.Endpoints())
+	r := locktest.Request("a", 1)
+	granted(t, far, r)
+	for _, fault := range []action{cutAsk, cutReply} {
+		s.wire.on("LeaseKeepAlive", fault)
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		err := far.Renew(ctx, []store.Ref{locktest.RefTo(r)})[0]
+		cancel()
+		if err == nil || errors.Is(err, store.ErrLost) {
+			t.Errorf("%v, want an unknown outcome", err)
+		}
+		if n := s.wire.requests("LeaseKeepAlive"); n > 10 {
+			t.Errorf("%d requests in one renewal", n)
+		}
+	}
+	s.wire.on("", pass)
+	locktest.MustBe(t, far.Renew(t.Context(), []store.Ref{locktest.RefTo(r)})[0], nil)
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -200,7 +201,7 @@ func (ls *leases) renew(ctx context.Context, l *lease, atLeast time.Duration) er
 		return nil
 	}
 	sent := time.Now()
-	answer, err := ls.s.client.KeepAliveOnce(clientv3.WithRequireLeader(ctx), l.id)
+	lasts, err := ls.keepAlive(ctx, l.id)
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if isLeaseGone(err) {
@@ -209,8 +210,27 @@ func (ls *leases) renew(ctx context.Context, l *lease, atLeast time.Duration) er
 	if err != nil {
 		return err
 	}
-	if until := sent.Add(time.Duration(answer.TTL) * time.Second); until.After(l.until) {
+	if until := sent.Add(lasts); until.After(l.until) {
 		l.until = until
 	}
 	return nil
+}
+
+// keepAlive sends one request. The client's KeepAliveOnce sends it again without a pause while there is no connection.
+func (ls *leases) keepAlive(ctx context.Context, id clientv3.LeaseID) (lasts time.Duration, err error) {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	stream, err := pb.NewLeaseClient(ls.s.client.ActiveConnection()).LeaseKeepAlive(ctx)
+	if err != nil {
+		return 0, clientv3.ContextError(ctx, err)
+	}
+	stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)}) // Recv says why it fails
+	answer, err := stream.Recv()
+	switch {
+	case err != nil:
+		return 0, clientv3.ContextError(ctx, err)
+	case answer.TTL <= 0:
+		return 0, rpctypes.ErrLeaseNotFound
+	}
+	return time.Duration(answer.TTL) * time.Second, nil
 }
