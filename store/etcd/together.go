@@ -10,6 +10,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // What a server does for a call costs more than what it does for an operation. So while calls are under way, the
@@ -155,7 +157,8 @@ func (c *combiner) send(all []*operation) {
 		c.most = min(c.most, len(all)/2)
 		c.mu.Unlock()
 	}
-	if isLeaseGone(err) || isRefusal(err) { // of one operation, perhaps
+	tooLarge := status.Code(err) == codes.ResourceExhausted // for gRPC, which has not sent it
+	if isLeaseGone(err) || isRefusal(err) || tooLarge {     // of one operation, perhaps
 		err = errAlone
 	}
 	c.finish(all, answer, err)
