@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -45,8 +46,10 @@ func TestUnusedLeasesAreForgotten(t *testing.T) {
 		}
 		s.leases.leave(l)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		looks := server.looks
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if server.looks > looks || len(s.leases.list()) > 0 {
 			t.Errorf("%d leases, of which the server was asked %d times", len(s.leases.list()), server.looks-looks)
 		}
