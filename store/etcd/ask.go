@@ -85,7 +85,7 @@ func (a *ask) run(ctx context.Context) (g store.Grant, err error) {
 		e := newEntry(a.idKeys, a.req)
 		var revision int64
 		if revision, v, err = s.try(ctx, a.dir, a.enter(e, a.lease.id, a.otherwise(e))); revision > 0 {
-			return a.held(e.becomes(e.first, revision, 0, a.lease.id), revision, 1)
+			return a.held(ctx, e.becomes(e.first, revision, 0, a.lease.id), revision, 1)
 		}
 	}
 	there := false
@@ -186,7 +186,7 @@ func (a *ask) step(ctx context.Context, v *view) (g store.Grant, next *view, don
 				holds++
 			}
 		}
-		g, err = a.held(h, max(v.rev, h.mod), holds)
+		g, err = a.held(ctx, h, max(v.rev, h.mod), holds)
 		return g, nil, true, err
 	case d.upgrade && w != nil: // it gives up its place, unless that is a hold by now
 		_, next, err = s.try(ctx, a.dir, clientv3.OpTxn([]clientv3.Cmp{still(w.key, w.create)},
@@ -261,14 +261,17 @@ func (a *ask) wait(ctx context.Context, v *view, w *entry) (*view, error) {
 }
 
 // held answers with a hold that was there at a revision.
-func (a *ask) held(h *entry, revision int64, holds int) (store.Grant, error) {
+func (a *ask) held(ctx context.Context, h *entry, revision int64, holds int) (store.Grant, error) {
 	s := a.s
 	s.watches.leave(a.r)
 	if !s.records.noteHold(a.r, a.since, h, revision, a.lease, a.req.TTL) {
 		if time.Since(a.began) < a.req.TTL {
 			return store.Grant{}, errEnded
 		}
-		// With this answer the hold itself is over. If the deletion has found no key before, findOrphans does.
+		// With this answer the hold itself is over, and perhaps the deletion has found no key before.
+		if a.track(ctx) == nil && a.fresh {
+			s.records.expire(a.r)
+		}
 		return store.Grant{}, store.ErrLost
 	}
 	lasts := min(a.req.TTL, s.leases.remains(a.lease, a.began))
