@@ -86,12 +86,11 @@ func (rs *records) endAt(r *record, deadline time.Time) {
 
 // find returns the record of an id, or nil.
 func (rs *records) find(id string) *record {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	return rs.m[id]
+	r, _ := rs.knows(id)
+	return r
 }
 
-// knows is find, and what is known of the id.
+// knows returns the record of an id, or nil, and what is known of the id.
 func (rs *records) knows(id string) (r *record, k known) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
