@@ -202,7 +202,7 @@ func TestFault41NoSpaceBehindAPlace(t *testing.T) {
 	dead := open(t, s.cluster.URL())
 	acquire(dead, "a", 2, store.Shared, false)
 	dead.Close()
-	left := acquire(h, "a", 3, store.Shared, false) // so that h takes places of this name at once
+	left := acquire(h, "a", 3, store.Shared, false)                      // so that h takes places of this name at once
 	if err := h.Release(t.Context(), locktest.RefTo(left)); err != nil { // first, or it may be granted and grant the dead one
 		t.Fatal(err)
 	}
