@@ -246,11 +246,14 @@ func (m *model) heldBy(l *modelLock, e *modelEntry) (label string, age time.Dura
 		case m.is("HeldFor is what remains"):
 			return h.Label, h.end.Sub(m.now())
 		default:
-			return h.Label, m.now().Sub(h.since)
+			return h.Label, m.age(h)
 		}
 	}
 	return "", 0
 }
+
+// age is at least a nanosecond, as 0 says that it is not known.
+func (m *model) age(e *modelEntry) time.Duration { return max(m.now().Sub(e.since), 1) }
 
 func (m *model) retry(l *modelLock, e *modelEntry, position int) time.Duration {
 	var wait time.Duration

@@ -45,7 +45,7 @@ func (e Entry) String() string {
 		token = fmt.Sprintf(", token %d", e.Token)
 	}
 	age := ""
-	if e.Age != 0 {
+	if e.Age >= time.Millisecond {
 		age = fmt.Sprintf(" for %v", e.Age/time.Millisecond*time.Millisecond)
 	}
 	return fmt.Sprintf("%s%s (owner %s, id %s, %v%s), %v left", e.Label, age, e.Owner, e.ID, e.Mode, token, e.Remaining/time.Millisecond*time.Millisecond)

@@ -13,9 +13,10 @@ import (
 // NotGranted is the error of a call that did not get the lock, with what is known of
 // the holder in its way.
 type NotGranted struct {
-	Err    error
-	HeldBy string // label of a holder; "" if it is not known
-	Own    bool   // this client has the hold, for another owner
+	Err       error
+	HeldBy    string    // label of a holder; "" if it is not known
+	HeldSince time.Time // when that hold was granted; zero if it is not known
+	Own       bool      // this client has the hold, for another owner
 }
 
 // Error returns the text of the error that it wraps.
@@ -41,6 +42,9 @@ func (a *Call) warnSlow() {
 	st, own := a.inTheWay()
 	sh.mu.Unlock()
 	attrs := []any{"name", a.Config.Name, "waited", waited, "held_by", st.HeldBy, "this_client", own}
+	if !st.HeldSince.IsZero() {
+		attrs = append(attrs, "held_for", time.Since(st.HeldSince))
+	}
 	if st.Trouble != nil {
 		attrs = append(attrs, "error", st.Trouble.Error())
 	}
@@ -64,7 +68,7 @@ func (a *Call) inTheWay() (st request.Standing, own bool) {
 	if s.mode() == store.Shared && a.Mode == store.Shared {
 		return st, false
 	}
-	st.HeldBy = s.place.config.Label
+	st.HeldBy, st.HeldSince = s.place.config.Label, a.Client.start.Add(time.Duration(s.began))
 	return st, true
 }
 
@@ -93,5 +97,5 @@ func (a *Call) explain(err error, st request.Standing, own bool) error {
 	if !held || st.HeldBy == "" && !own {
 		return err
 	}
-	return &NotGranted{Err: err, HeldBy: st.HeldBy, Own: own}
+	return &NotGranted{Err: err, HeldBy: st.HeldBy, HeldSince: st.HeldSince, Own: own}
 }

@@ -194,7 +194,7 @@ func (p *place) refused(err error) {
 		return
 	}
 	silent, now := isUnavailable(err), n.client.now()
-	n.carryOut(n.queue.Fail(p.queue, silent, func(w *localqueue.Waiter) bool {
+	n.carryOut(n.queue.Fail(p.queue, silent && !p.request.Late(), func(w *localqueue.Waiter) bool {
 		a := w.Value.(*Call)
 		switch {
 		case errors.Is(err, store.ErrLost) && w != first, // it concerns this id alone

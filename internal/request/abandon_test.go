@@ -154,6 +154,7 @@ func TestSilenceOfATTLEndsARequest(t *testing.T) {
 				assert.Equal(t, request.Refused, got.Outcome)
 				assert.ErrorIs(t, got.Err, request.ErrUnavailable)
 				assert.LessOrEqual(t, got.after, ttl)
+				assert.False(t, q.Late())
 				q.Abandon()
 			})
 		})
@@ -175,6 +176,7 @@ func TestLateRequestHasAWholeTimeout(t *testing.T) {
 		time.Sleep(timeout)
 		synctest.Wait()
 		assert.ErrorIs(t, o.get().Err, request.ErrUnavailable)
+		assert.True(t, q.Late())
 		q.Abandon()
 	})
 }

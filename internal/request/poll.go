@@ -24,6 +24,7 @@ type polling struct {
 	sent  time.Time    // sending of the last request
 	next  time.Time    // when to ask
 	wish  time.Time    // when to ask by an event that came after the last sending; zero: none
+	late  bool         // patience may end before the answer to the last request
 	pause Backoff
 }
 
@@ -90,7 +91,7 @@ func (r *Request) giveUp() time.Time { return r.base.Add(r.config.TTL) }
 
 // exhausted reports that the store is in trouble and another try would come too late.
 // r.mu is locked.
-func (r *Request) exhausted() bool { return r.trouble != nil && !r.poll.next.Before(r.giveUp()) }
+func (r *Request) exhausted() bool { return r.trouble() != nil && !r.poll.next.Before(r.giveUp()) }
 
 // onTimer sends the next request, or gives up.
 func (r *Request) onTimer() {
@@ -103,7 +104,7 @@ func (r *Request) onTimer() {
 		r.mu.Unlock()
 		return
 	case r.exhausted():
-		r.finish(Answer{Outcome: Refused, Err: Unavailable(r.trouble)})
+		r.finish(Answer{Outcome: Refused, Err: Unavailable(r.trouble())})
 		return
 	case now.Before(p.next): // this firing is late, and the timer was set again
 		r.mu.Unlock()
@@ -112,10 +113,10 @@ func (r *Request) onTimer() {
 	// A request that is sent late, because the store wished it so or the process stood
 	// still, has a whole timeout for its answer. Another one ends when patience does.
 	timeout := min(r.config.Timeout, r.config.TTL)
-	if left := r.giveUp().Sub(now); r.trouble != nil && left > 0 {
+	if left := r.giveUp().Sub(now); r.trouble() != nil && left > 0 {
 		timeout = min(timeout, left)
 	}
-	p.sent, p.wish = now, time.Time{}
+	p.sent, p.wish, p.late = now, time.Time{}, now.Add(timeout).After(r.giveUp())
 	r.inFlight = true
 	r.mu.Unlock()
 	r.proceed(r.send(context.Background(), now, timeout))
@@ -184,6 +185,14 @@ func (r *Request) finish(a Answer) {
 	r.mu.Unlock()
 	r.sender.wakeups.remove(r)
 	then(a)
+}
+
+// Late reports whether the store's silence that ended the polling was counted from
+// a request that was itself sent late: others may have been answered meanwhile.
+func (r *Request) Late() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.poll != nil && r.poll.late
 }
 
 func earlier(a, b time.Time) time.Time {

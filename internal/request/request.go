@@ -47,8 +47,7 @@ type Request struct {
 	resets   uint64        // of the wakeups, before the first request was sent
 	told     uint64        // last token that a confirmed answer told
 	base     time.Time     // sending of the last confirmed request; before any, of the first
-	trouble  error         // of the last request, if its outcome is unknown
-	heldBy   string        // label of a hold in the way, by the last answer that was not unknown
+	said     *Standing     // what the last answers said; nil if nothing
 	cleared  chan struct{} // see Cleared
 	poll     *polling      // nil until Poll
 }
@@ -173,18 +172,16 @@ func (r *Request) note(g store.Grant, err error, sent time.Time) Answer {
 	r.inFlight = false
 	r.sender.counts.count(r.req.ID, err)
 	answer := Answer{Retry: g.Retry}
-	r.trouble = nil
+	r.notice(g, err, sent)
 	switch {
 	case err == nil:
 		r.present = true
 		r.told, r.base = max(r.told, g.Token), sent
-		r.heldBy = g.HeldBy
 		answer.Outcome = Queued
 	case Certain(err):
-		r.heldBy = g.HeldBy
 		answer.Outcome, answer.Err = Refused, err
 	default:
-		r.unknown, r.trouble = true, err
+		r.unknown = true
 		answer.Outcome, answer.Err = Unknown, err
 	}
 	r.strayed = r.strayed || r.phase == releasing && answer.Outcome != Refused

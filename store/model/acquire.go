@@ -163,13 +163,13 @@ func (r *Record) heldBy(c *Call, owner string) (label string, age time.Duration)
 	return "", 0
 }
 
-// age is for how long the entry is a hold, or a waiter: 0 if that is not known, or if the
-// clock was set back.
+// age is for how long the entry is a hold, or a waiter: 0 if that is not known, and
+// positive otherwise, also if the clock was set back.
 func (e *entry) age(c *Call) time.Duration {
 	if e.since == 0 {
 		return 0
 	}
-	return max(c.Now-e.since, 0)
+	return max(c.Now-e.since, 1)
 }
 
 // retry is when the last hold of another owner ends, and 2 ms more for each
