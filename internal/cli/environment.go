@@ -24,7 +24,9 @@ const (
 // inside one would not exclude each other otherwise.
 //
 // Where a program that is no dlock run has set DLOCK_OWNER alone, that owner is meant.
-func ownerFor(name string, getenv func(string) string) (dlock.Owner, error) {
+// Over a quorum an owner belongs to one process: a run inside one of the same name would
+// wait for that one, so it is refused.
+func ownerFor(name string, overQuorum bool, getenv func(string) string) (dlock.Owner, error) {
 	text := getenv(ownerVariable)
 	if held := getenv(heldVariable); held != "" {
 		owners, err := url.ParseQuery(held)
@@ -32,6 +34,9 @@ func ownerFor(name string, getenv func(string) string) (dlock.Owner, error) {
 			return dlock.Owner{}, usage("%s is malformed", heldVariable)
 		}
 		text = owners.Get(name)
+		if text != "" && overQuorum {
+			return dlock.Owner{}, usage("a run around this one holds %q, and over a quorum no other process can re-enter it: this run would wait for that one", name)
+		}
 	}
 	if text == "" {
 		return dlock.NewOwner(), nil

@@ -90,7 +90,7 @@ func (r *run) do(ctx context.Context, args []string) (int, error) {
 	if err := r.check(args); err != nil {
 		return 0, err
 	}
-	owner, err := ownerFor(r.name, r.p.Getenv)
+	owner, err := ownerFor(r.name, r.store.quorum(), r.p.Getenv)
 	if err != nil {
 		return 0, err
 	}

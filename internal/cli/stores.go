@@ -85,6 +85,12 @@ func (s *storeFlag) resolve() (string, error) {
 	return url, nil
 }
 
+// quorum reports whether the store is several servers.
+func (s *storeFlag) quorum() bool {
+	url, err := s.resolve()
+	return err == nil && len(strings.Fields(url)) > 1
+}
+
 // open opens the store.
 func (s *storeFlag) open(ctx context.Context) (store.Store, error) {
 	url, err := s.resolve()
