@@ -41,7 +41,7 @@ type backend struct {
 	key     string // what the keys of advisory locks depend on
 
 	lockOne, lockAll, readOne, readAll, clock, write, remove, names, sweep string
-	insert, insertAll, drop, dropAll, prolong                              string
+	insert, insertAll, drop, dropAll, prolong, swaps                       string
 
 	removed atomic.Int64 // rows, since the last vacuum
 
@@ -83,9 +83,7 @@ func newBackend(pool *pgxpool.Pool, o Options) (*backend, error) {
 		dropAll: "DELETE FROM " + table + " WHERE ctid = ANY (ARRAY(SELECT at FROM unnest((SELECT $1::bytea[]), (SELECT $2::bytea[])) AS u(name, id)," +
 			" LATERAL (SELECT t.ctid AS at FROM " + table + " AS t" +
 			" WHERE t.name = u.name AND t.lone = u.id AND t.expires > clock_timestamp() FOR UPDATE SKIP LOCKED) AS found)) RETURNING lone, 0::bigint",
-		prolong: "UPDATE " + table + " AS t SET expires = clock_timestamp() + u.lease * interval '1 microsecond'" +
-			" FROM unnest($1::bytea[], $2::bytea[], $3::bigint[]) AS u(name, id, lease)" +
-			" WHERE t.name = u.name AND t.lone = u.id AND t.expires > clock_timestamp() RETURNING t.lone",
+		prolong: prolongSQL(table), swaps: swapSQL(table, "'"+sequence(table)+"'"),
 		write: "INSERT INTO " + table + " (name, value, expires) SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::timestamptz[])" +
 			" ON CONFLICT (name) DO UPDATE SET value = excluded.value, expires = excluded.expires, lone = NULL",
 		remove: "DELETE FROM " + table + " WHERE name = ANY($1)",

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/model"
@@ -55,4 +56,20 @@ func (s *Store) results(ctx context.Context, calls []*call) (tokens []int64, err
 		tokens, errs = append(tokens, a.token), append(errs, a.err)
 	}
 	return tokens, errs
+}
+
+// Swap tries to replace a record by itself with one more buried id, which is right from
+// since to before on the server's clock, and says whether the server did it.
+func (s *Store) Swap(ctx context.Context, name string, since, before time.Duration) (bool, error) {
+	now := time.Now()
+	all, err := s.backend.swap(ctx, []swap{{name: name}})
+	if err != nil {
+		return false, err
+	}
+	f := all[name]
+	all, err = s.backend.swap(ctx, []swap{{
+		name: name, old: f.value, new: append([]byte(nil), f.value...), expires: now.Add(time.Hour),
+		since: f.now.Add(since), before: f.now.Add(before),
+	}})
+	return all[name].swapped, err
 }

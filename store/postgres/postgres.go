@@ -59,6 +59,7 @@ type Store struct {
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
 	busy    busy
+	places  places
 	calls   combiner // of lone holds
 }
 
