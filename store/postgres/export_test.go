@@ -6,14 +6,12 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/kv"
 	"github.com/dlock-go/dlock/store/model"
 )
 
 // LockKey is the key of the advisory lock of a name in the default table.
-func LockKey(name string) int64 {
-	table, _ := identifier("")
-	return lockKey(table, name)
-}
+func LockKey(name string) int64 { return lockKey("public."+DefaultTable, name) }
 
 // AlwaysTogether makes each call of a handle travel in the way of calls that travel
 // together.
@@ -73,3 +71,11 @@ func (s *Store) Swap(ctx context.Context, name string, since, before time.Durati
 	}})
 	return all[name].swapped, err
 }
+
+// InTransaction calls f between the two round trips of a transaction on a name.
+func (s *Store) InTransaction(ctx context.Context, name string, f func()) error {
+	return s.backend.Update(ctx, []string{name}, func(int, *kv.Record) { f() })
+}
+
+// Vacuum vacuums the table as after many removals.
+func (s *Store) Vacuum() { s.backend.dropped(removals) }

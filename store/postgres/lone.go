@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"time"
 
@@ -24,9 +25,10 @@ import (
 // Calls that travel together, see combiner, share a statement that waits for no
 // lock of another transaction. It passes over names that are locked.
 //
-// Renewal and release compare the id and the deadline in the row. If they wait
-// for the row and it changed meanwhile, the server compares again. If it did not
-// change, the outcome is that of the moment before the wait.
+// Renewal and release compare the id and the deadline in the row. Renewal passes over
+// rows that are locked. If a release waits for the row and it changed meanwhile, the
+// server compares again. If it did not change, the outcome is that of the moment before
+// the wait.
 
 // busy are names on which a lone hold was lately not possible.
 type busy struct {
@@ -94,7 +96,7 @@ func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, er
 }
 
 func (s *Store) acquire(ctx context.Context, req store.Request) (store.Grant, error) {
-	if s.busy.is(req.Name) {
+	if s.busy.is(req.Name) || req.Tokens > math.MaxInt32 { // the column short has 32 bits
 		return s.Store.Acquire(ctx, req)
 	}
 	during, end, err := s.begin(ctx)

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -80,11 +79,14 @@ func (s *Store) renewed(ctx context.Context, refs []store.Ref) map[string]bool {
 	return renewed
 }
 
-// prolongSQL renews lone holds, and returns the records of the other names.
+// prolongSQL renews lone holds, and returns the records of the other names. It passes
+// over rows that are locked, so that one of them costs no other hold its lease.
 func prolongSQL(table string) string {
 	return "WITH asked AS MATERIALIZED (SELECT * FROM unnest((SELECT $1::bytea[]), (SELECT $2::bytea[]), (SELECT $3::bigint[])) AS u(name, id, lease))," +
-		" renewed AS (UPDATE " + table + " AS t SET expires = clock_timestamp() + u.lease * interval '1 microsecond' FROM asked AS u" +
-		" WHERE t.name = u.name AND t.lone = u.id AND t.expires > clock_timestamp() RETURNING t.lone)" +
+		" renewed AS (UPDATE " + table + " AS t SET expires = clock_timestamp() + a.lease * interval '1 microsecond'" +
+		" FROM (SELECT row.at, u.name, u.lease FROM asked AS u, LATERAL (SELECT x.ctid AS at FROM " + table + " AS x" +
+		" WHERE x.name = u.name AND x.lone = u.id AND x.expires > clock_timestamp() FOR UPDATE SKIP LOCKED) AS row) AS a" +
+		" WHERE t.name = a.name AND t.ctid = a.at RETURNING t.lone)" +
 		" SELECT lone, NULL::bytea, NULL::bytea, clock_timestamp() FROM renewed" +
 		" UNION ALL SELECT NULL, name, value, clock_timestamp() FROM " + table + " WHERE name IN (SELECT name FROM asked) AND lone IS NULL"
 }
@@ -94,19 +96,9 @@ func prolongSQL(table string) string {
 func (s *Store) prolong(ctx context.Context, refs []store.Ref) (renewed map[string]bool, shared map[string]found) {
 	renewed, shared = make(map[string]bool, len(refs)), make(map[string]found)
 	names, ids, leases := make([][]byte, len(refs)), make([][]byte, len(refs)), make([]int64, len(refs))
-	shortest := time.Hour
 	for i, ref := range refs {
 		names[i], ids[i], leases[i] = []byte(ref.Name), []byte(ref.ID), ref.TTL.Microseconds()
-		shortest = min(shortest, ref.TTL)
 	}
-	// A row that is locked must not hold up the others until their leases end, or
-	// the caller's time: after this the rows are tried in another way.
-	wait := shortest / 4
-	if deadline, ok := ctx.Deadline(); ok {
-		wait = min(wait, time.Until(deadline)/3)
-	}
-	ctx, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
 	none := make(map[string]bool)
 	rows, err := s.backend.pool.Query(ctx, s.backend.prolong, names, ids, leases)
 	if err != nil {

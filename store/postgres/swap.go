@@ -41,7 +41,7 @@ type found struct {
 
 // swapSQL swaps records and returns what was there before. The row is locked before it
 // is changed, so that the clock is compared after every wait.
-func swapSQL(table, sequence string) string {
+func swapSQL(table, next string) string {
 	return "WITH asked AS MATERIALIZED (SELECT * FROM unnest((SELECT $1::bytea[]), (SELECT $2::bytea[]), (SELECT $3::bytea[])," +
 		" (SELECT $4::timestamptz[]), (SELECT $5::timestamptz[]), (SELECT $6::timestamptz[])) AS u(name, old, new, expires, since, before))," +
 		" swapped AS (UPDATE " + table + " AS t SET value = a.new, expires = a.expires" +
@@ -49,7 +49,7 @@ func swapSQL(table, sequence string) string {
 		" WHERE x.name = u.name AND x.value = u.old AND x.lone IS NULL AND clock_timestamp() >= u.since AND clock_timestamp() < u.before" +
 		" FOR UPDATE SKIP LOCKED) AS row) AS a" +
 		" WHERE t.name = a.name AND t.ctid = a.at RETURNING t.name)" +
-		" SELECT t.name, t.value, clock_timestamp(), (SELECT nextval(" + sequence + ")), swapped.name IS NOT NULL" +
+		" SELECT t.name, t.value, clock_timestamp(), (SELECT " + next + "), swapped.name IS NOT NULL" +
 		" FROM asked JOIN " + table + " AS t ON t.name = asked.name LEFT JOIN swapped ON swapped.name = t.name WHERE t.lone IS NULL"
 }
 
