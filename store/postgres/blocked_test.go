@@ -12,6 +12,15 @@ import (
 	"github.com/dlock-go/dlock/store/postgres"
 )
 
+// TestBlocked: what stands still elsewhere holds up nothing else.
+func TestBlocked(t *testing.T) {
+	together(t, start(t), map[string]func(*testing.T, *site){
+		"OneTableTwoNames":          oneTableTwoNames,
+		"BlockedNamesLeaveRenewals": blockedNamesLeaveRenewals,
+		"MigrateInTransaction":      migrateInTransaction,
+	})
+}
+
 // stopped is a handle that stands still in the middle of a transaction on a name, as a
 // process does that is stopped. It goes on at the end of the test.
 func stopped(t *testing.T, locks *postgres.Store, name string) {
@@ -44,10 +53,9 @@ func TestFault111_StoppedInTransaction(t *testing.T) {
 	}
 }
 
-// TestOneTableTwoNames: handles that name the table with and without its schema exclude
+// oneTableTwoNames: handles that name the table with and without its schema exclude
 // each other.
-func TestOneTableTwoNames(t *testing.T) {
-	s := start(t)
+func oneTableTwoNames(t *testing.T, s *site) {
 	locks, peer := open(t, s.url), open(t, s.url+"&table=public.dlock_locks")
 	stopped(t, locks, "n")
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -57,10 +65,9 @@ func TestOneTableTwoNames(t *testing.T) {
 	}
 }
 
-// TestBlockedNamesLeaveRenewals: while other transactions keep as many names as the
+// blockedNamesLeaveRenewals: while other transactions keep as many names as the
 // handle has connections, its other locks are renewed and waiters are woken.
-func TestBlockedNamesLeaveRenewals(t *testing.T) {
-	s := start(t)
+func blockedNamesLeaveRenewals(t *testing.T, s *site) {
 	locks, c := open(t, s.url+"&pool_max_conns=4"), connect(t, s.url)
 	mine := request("mine", 1, false)
 	hold(t, locks, mine)
@@ -159,9 +166,8 @@ func TestCloseDoesNotWait(t *testing.T) {
 	}
 }
 
-// TestMigrateInTransaction: Migrate leaves a transaction of the caller's open.
-func TestMigrateInTransaction(t *testing.T) {
-	s := start(t)
+// migrateInTransaction: Migrate leaves a transaction of the caller's open.
+func migrateInTransaction(t *testing.T, s *site) {
 	url := s.URL()
 	c := connect(t, url)
 	tx, err := c.Begin(t.Context())

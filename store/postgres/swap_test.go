@@ -7,10 +7,18 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// TestSwapChecksTheClock: a decision takes effect only while it is right, and never on
+// TestSwap: a record is swapped only while the decision on it is right.
+func TestSwap(t *testing.T) {
+	together(t, start(t), map[string]func(*testing.T, *site){
+		"SwapChecksTheClock":      swapChecksTheClock,
+		"AskingAgainPromotes":     askingAgainPromotes,
+		"AskingAgainAfterRelease": askingAgainAfterRelease,
+	})
+}
+
+// swapChecksTheClock: a decision takes effect only while it is right, and never on
 // a row that is locked, for which it does not wait.
-func TestSwapChecksTheClock(t *testing.T) {
-	s := start(t)
+func swapChecksTheClock(t *testing.T, s *site) {
 	locks := open(t, s.url)
 	hold(t, locks, request("n", 1, false))
 	queue(t, locks, request("n", 2, true))
@@ -40,10 +48,9 @@ func TestSwapChecksTheClock(t *testing.T) {
 	}
 }
 
-// TestAskingAgainPromotes: a waiter that asks again when the holder's lease has ended
+// askingAgainPromotes: a waiter that asks again when the holder's lease has ended
 // is granted, with a greater token, though this handle remembers the record.
-func TestAskingAgainPromotes(t *testing.T) {
-	s := start(t)
+func askingAgainPromotes(t *testing.T, s *site) {
 	locks, peer := open(t, s.url), open(t, s.url)
 	holder, waiter := request("n", 1, false), request("n", 2, true)
 	holder.TTL = time.Second
@@ -64,10 +71,9 @@ func TestAskingAgainPromotes(t *testing.T) {
 	}
 }
 
-// TestAskingAgainAfterRelease: a place that was given up is not there again for a
+// askingAgainAfterRelease: a place that was given up is not there again for a
 // handle that remembers it: the request gets a place at the end.
-func TestAskingAgainAfterRelease(t *testing.T) {
-	s := start(t)
+func askingAgainAfterRelease(t *testing.T, s *site) {
 	locks, peer := open(t, s.url), open(t, s.url)
 	hold(t, locks, request("n", 1, false))
 	first, second := request("n", 2, true), request("n", 3, true)
