@@ -52,7 +52,7 @@ func Start(t testing.TB, config ...string) *Server {
 	s.dir = folder(t, s.as)
 	s.Addr = freeAddr(t)
 	_, port, _ := net.SplitHostPort(s.Addr)
-	s.run("initdb", "--pgdata="+s.data(), "--username=dlock", "--auth=trust", "--no-sync", "--no-instructions", "--encoding=UTF8", "--no-locale")
+	s.run("initdb", "--pgdata="+s.data(), "--username=dlock", "--auth=trust", "--no-sync", "--encoding=UTF8", "--no-locale")
 	lines := append([]string{
 		"listen_addresses='127.0.0.1'", "port=" + port, "unix_socket_directories=''",
 		"fsync=off", // the machine does not fail during a test
