@@ -14,7 +14,7 @@ func TestDecide(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	holder := store.Request{Name: "n", Owner: "a", ID: "1", TTL: 10 * time.Second, WaitTTL: 10 * time.Second, Tokens: 1}
 	waiter := store.Request{Name: "n", Owner: "b", ID: "2", TTL: 10 * time.Second, WaitTTL: 20 * time.Second, Tokens: 1, Queue: true}
-	value := model.EncodeHold(nil, holder, "h", 5, 0, moment(start.Add(holder.TTL)))
+	value := model.EncodeHold(nil, holder, "h", 5, 0, moment(start))
 	var r model.Record
 	if err := r.UnmarshalBinary(value); err != nil {
 		t.Fatal(err)
