@@ -15,10 +15,12 @@ const (
 	fair       need = 1 << iota // an order among waiters, promotion and events
 	peer                        // another handle, or the same one again
 	twoHandles                  // another handle
+	common                      // owners and ids that mean the same to all handles
 	breaker                     // store.Breaker
 	lister                      // store.Lister
 	raiser                      // store.TokenRaiser
 	incarnator                  // store.Incarnator
+	voter                       // store.Voter
 	plant                       // Suite.Plant
 	stall                       // Suite.Stall
 	footprint                   // Suite.Footprint
@@ -54,6 +56,7 @@ var topics = []struct {
 	{"abilities", abilityCases},
 	{"contract", contractCases},
 	{"raising", raisingCases},
+	{"voting", votingCases},
 	{"stall", stallCases},
 	{"footprint", footprintCases},
 }

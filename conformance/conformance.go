@@ -91,6 +91,12 @@ type Suite struct {
 	// checked then.
 	Unfair bool
 
+	// Apart is a stated lack: owners and ids belong to one handle, such as when a handle
+	// has a memory of its requests. An owner that asks through another handle is another
+	// owner there, and an id is released only through its own handle. Re-entry and release
+	// through another handle are not checked then.
+	Apart bool
+
 	// Parallel is how many cases run at the same time, each with one handle or
 	// two. Zero: 16, for they mostly wait. The flag -parallel of go test does not
 	// count them; by default it is the number of processors.
@@ -137,6 +143,7 @@ type plan struct {
 	Suite
 	breaker, lister    bool
 	raiser, incarnator bool
+	voter              bool
 	quick              bool // fewer rounds in the cases that repeat; for many runs of the suite
 	verdicts           verdicts
 }
@@ -156,6 +163,7 @@ func (s Suite) plan(t testing.TB) *plan {
 	_, p.lister = probe.(store.Lister)
 	_, p.raiser = probe.(store.TokenRaiser)
 	_, p.incarnator = probe.(store.Incarnator)
+	_, p.voter = probe.(store.Voter)
 	if p.Peer == nil && peerOf(probe) != nil {
 		p.Peer = func(_ testing.TB, s store.Store) store.Store { return peerOf(s)() }
 	}
@@ -202,6 +210,8 @@ func (p *plan) skips(c testCase) string {
 		return "stated exception: " + p.Except[c.name]
 	case c.needs.has(fair) && p.Unfair:
 		return "the store is stated to be unfair: it keeps no order among waiters"
+	case c.needs.has(common) && p.Apart:
+		return "the store is stated to keep handles apart: owners and ids belong to one handle"
 	case c.needs.has(twoHandles) && p.Peer == nil:
 		return "needs two handles on the same locks: no Suite.Peer, and the store has no method Peer"
 	case c.needs.has(breaker) && !p.breaker:
@@ -212,6 +222,8 @@ func (p *plan) skips(c testCase) string {
 		return "the store is no store.TokenRaiser"
 	case c.needs.has(incarnator) && !p.incarnator:
 		return "the store is no store.Incarnator"
+	case c.needs.has(voter) && !p.voter:
+		return "the store is no store.Voter"
 	case c.needs.has(stall) && p.Stall == nil:
 		return "no Suite.Stall to put the store's data out of reach"
 	case c.needs.has(footprint) && p.Footprint == nil:

@@ -46,7 +46,7 @@ var handleCases = []testCase{
 	},
 	{
 		name: "re-entry from another process",
-		says: saysReentry, needs: peer,
+		says: saysReentry, needs: peer | common,
 		run: func(h *harness) {
 			token := h.exclusive("A").hold().Token
 			inner := h.exclusive("A").through(h.other)
@@ -57,7 +57,7 @@ var handleCases = []testCase{
 	},
 	{
 		name: "release through another",
-		says: saysRelease, needs: peer,
+		says: saysRelease, needs: peer | common,
 		run: func(h *harness) {
 			a := h.exclusive("A")
 			a.hold()

@@ -81,6 +81,13 @@ func TestUnfair(t *testing.T) {
 	RunSuite(t, s)
 }
 
+// TestApart: a store whose handles know their own owners only passes if it says so.
+func TestApart(t *testing.T) {
+	s := modelSuite("owners belong to one handle")
+	s.Apart = true
+	RunSuite(t, s)
+}
+
 // TestReport: a failure says what was called, what came, what should have
 // come, why, and what had happened before.
 func TestReport(t *testing.T) {

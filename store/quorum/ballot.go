@@ -3,7 +3,6 @@ package quorum
 import (
 	"errors"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock/store"
@@ -17,33 +16,28 @@ type vote struct {
 
 // ballot is what the nodes answered to one request.
 type ballot struct {
-	s     *Store
-	entry *entry
-	req   store.Request
-	sent  time.Time
-	token uint64   // of the grant that the id is already, 0 if it is none
-	lives []string // of each node, when it was asked
-
-	granted []atomic.Bool // of each node: it has granted, and has not yet said all
+	s       *Store
+	entry   *entry
+	req     store.Request
+	sent    time.Time
+	known   known    // of the owner's holds, when it was sent
+	lives   []string // of each node, when it was asked
+	tries   []*try   // of each node
+	holding int      // nodes that hold the id, whether or not that counts
 
 	votes    []vote        // grants that count
-	held     []*node       // where the id holds, whether or not that counts
-	busy     []store.Grant // queued, or refused because others hold
+	busy     []store.Grant // queued, or refused because other owners hold
 	errs     []error       // of each node: why it is no vote
-	queued   []*node       // where it has a place
 	missing  []*node       // that have answered, and have neither the hold nor a place
-	tainted  int           // nodes where the id holds, which does not count as a release may still arrive
 	died     int           // nodes that have lost data since they were asked, as their votes say
 	upgrades int           // of those that are busy: they refuse to make a reader's hold of the owner a writer's
-	strange  int           // nodes at which the owner has no other hold
 	told     uint64        // the last token that a node told
 }
 
 func newBallot(s *Store, e *entry, req store.Request) *ballot {
-	b := &ballot{s: s, entry: e, req: req, sent: time.Now(), token: e.granting(), lives: make([]string, len(s.nodes)), errs: make([]error, len(s.nodes)), granted: make([]atomic.Bool, len(s.nodes))}
+	b := &ballot{s: s, entry: e, req: req, sent: time.Now(), known: e.standing(req), lives: make([]string, len(s.nodes)), errs: s.silence()}
 	for i, n := range s.nodes {
 		b.lives[i] = n.life.now()
-		b.errs[i] = errSilent
 	}
 	return b
 }
@@ -56,9 +50,6 @@ func (b *ballot) take(a answer[store.Vote]) {
 	i, g := a.node.index, a.value.Grant
 	b.errs[i] = a.err
 	b.told = max(b.told, g.Token)
-	if !g.Held {
-		b.entry.noteLate(i, false)
-	}
 	b.s.proposals.note(b.req.Name, g.Token)
 	if isMissing(a.err) {
 		b.missing = append(b.missing, a.node)
@@ -66,19 +57,11 @@ func (b *ballot) take(a answer[store.Vote]) {
 	switch {
 	case a.err == nil && g.Held:
 		b.s.proposals.note(b.req.Name, g.Token+uint64(b.req.Tokens)-1)
-		b.held = append(b.held, a.node)
-		if g.Holds == 1 {
-			b.strange++
-		}
 		if b.errs[i] = b.refuse(a); b.errs[i] == nil {
 			b.votes = append(b.votes, vote{a.node, g})
 		}
-	case a.err == nil:
-		b.queued, b.busy = append(b.queued, a.node), append(b.busy, g)
-		b.strange++
-	case errors.Is(a.err, store.ErrHeld):
+	case a.err == nil, errors.Is(a.err, store.ErrHeld):
 		b.busy = append(b.busy, g)
-		b.strange++
 	case errors.Is(a.err, store.ErrUpgrade):
 		b.busy = append(b.busy, g)
 		b.upgrades++
@@ -88,10 +71,6 @@ func (b *ballot) take(a answer[store.Vote]) {
 // refuse says why the vote of a node that has granted does not count.
 func (b *ballot) refuse(a answer[store.Vote]) error {
 	v := a.value
-	if b.entry.isTainted(a.node.index) {
-		b.tainted++
-		return errTainted
-	}
 	if a.node.mortal == nil || v.Err != nil {
 		return v.Err
 	}
@@ -105,121 +84,61 @@ func (b *ballot) refuse(a answer[store.Vote]) error {
 	return b.s.twins()
 }
 
-// isUpgrade: the owner may hold already, as a reader beside others. Where he holds, a
-// majority has his hold. So many nodes know of none that a single one that does has only
-// missed his release.
-func (b *ballot) isUpgrade() bool { return b.upgrades > 0 && b.strange <= len(b.errs)-b.s.need }
+// isUpgrade: the owner reads, and another owner holds too. A node may say so because it has missed a release of the
+// owner; then it is only busy.
+func (b *ballot) isUpgrade() bool { return b.upgrades > 0 && b.known.upgrade }
 
 // enough: what left nodes are still to say does not change the outcome.
 func (b *ballot) enough(left int) bool {
 	need, votes, busy := b.s.need, len(b.votes), len(b.busy)
 	switch {
 	case votes >= need:
-		_, agreed := b.agreed()
-		return agreed || !b.repeats()
+		return b.known.token == 0 || b.repeats() // a node that has not answered may know the hold
 	case votes+left >= need:
 		return false
-	case b.isUpgrade():
-		return b.strange+left <= len(b.errs)-need // else the others may say that it is none
 	}
-	return (votes+busy >= need || votes+busy+left < need) && !b.mayHold()
+	return b.isUpgrade() || votes+busy >= need || votes+busy+left < need
 }
 
-// mayHold reports whether a node that has not answered has granted the request, now or when
-// it answered an earlier try too late, as far as is known. A request that gets no majority has to know what it
-// holds: it gives that back, or several requests could wait for each other.
-func (b *ballot) mayHold() bool {
-	for i, err := range b.errs {
-		if errors.Is(err, errSilent) && (b.granted[i].Load() || b.entry.heldLate(i)) {
-			return true
-		}
-	}
-	return false
-}
-
-// repeats: the token of this grant exists already. The id has been granted before, or
-// some node says that its owner has another hold.
+// repeats: a majority knows the hold by which this request gets a token that exists already. With fewer, that hold
+// may have been lost, and another owner may have had a greater token since.
 func (b *ballot) repeats() bool {
-	return slices.ContainsFunc(b.votes, func(v vote) bool { return v.grant.Holds > 1 || v.grant.Token == b.token })
-}
-
-// unsure: the owner has another hold, and a node that has not answered may be needed to
-// tell by which token.
-func (b *ballot) unsure() bool {
-	_, agreed := b.agreed()
-	return !agreed && len(b.votes) >= b.s.need &&
-		!slices.ContainsFunc(b.votes, func(v vote) bool { return v.grant.Token == b.token }) &&
-		slices.ContainsFunc(b.votes, func(v vote) bool { return v.grant.Holds > 1 }) &&
-		slices.ContainsFunc(b.errs, mayYetVote)
-}
-
-// inherit takes over what the id has got in the ballot before, of which this one need not
-// have heard.
-func (b *ballot) inherit(before *ballot) {
-	for _, n := range before.held {
-		if !slices.Contains(b.held, n) {
-			b.held = append(b.held, n)
-		}
-	}
-}
-
-// isSpoilt: the id cannot be granted, for releases of it may still arrive at nodes whose
-// votes it would need: at so many that the others are no majority, or at some that
-// have granted it now, and without which those that have answered are none. Who does
-// not wait is told what the others say: that somebody holds, or that they are too few.
-func (b *ballot) isSpoilt() bool {
-	answered := len(b.votes) + len(b.busy)
-	return b.req.Queue && (b.entry.isSpoilt(b.s.need) ||
-		!b.entry.inUse() && answered < b.s.need && answered+b.tainted >= b.s.need)
-}
-
-// mayYetVote: a node said nothing, or nothing certain, for a reason that may pass.
-func mayYetVote(err error) bool {
-	return err != nil && !certain(err) && !errors.Is(err, errTainted) && !errors.Is(err, errRestarted)
-}
-
-// agreed returns the token that a majority has given to this id.
-func (b *ballot) agreed() (uint64, bool) {
-	count := make(map[uint64]int, len(b.votes))
+	n := 0
 	for _, v := range b.votes {
-		if count[v.grant.Token]++; count[v.grant.Token] == b.s.need {
-			return v.grant.Token, true
+		if v.grant.Holds > 1 || v.grant.Token == b.known.token {
+			n++
 		}
 	}
-	return 0, false
+	return b.known.token > 0 && n >= b.s.need
 }
 
-// candidate is the token to begin with: the one that a majority has given, or that
-// the id had before, or that of the owner's other hold, or the greatest. One that
-// comes without its span is passed over for the one behind that: to make it the
-// hold's reserves all.
-func (b *ballot) candidate() uint64 {
-	if token, ok := b.agreed(); ok {
+// candidate is the token to begin with: that of the hold which the request repeats, or one that a majority has given,
+// or the greatest. A token of a vote beside another hold of the owner may be an old one, so one is taken that is
+// above all that this handle has seen. A token that comes without its span is passed over for the one behind that: to
+// make that the hold's reserves all.
+func (b *ballot) candidate() (greatest uint64) {
+	if b.repeats() {
+		return b.known.token
+	}
+	alone := slices.DeleteFunc(slices.Clone(b.votes), func(v vote) bool { return v.grant.Holds > 1 })
+	if token, ok := common(each(alone, vote.token), b.s.need); ok {
 		return token
 	}
-	var greatest, reentry uint64
+	if len(alone) < len(b.votes) || b.known.again {
+		return b.s.proposals.next(b.req)
+	}
 	for _, v := range b.votes {
 		token := v.grant.Token
 		if v.grant.Short > 0 {
 			token += uint64(b.req.Tokens)
 		}
 		greatest = max(greatest, token)
-		if v.grant.Token == b.token {
-			return b.token
-		}
-		if v.grant.Holds > 1 {
-			reentry = max(reentry, v.grant.Token)
-		}
-	}
-	if reentry > 0 {
-		return reentry
 	}
 	return greatest
 }
 
-// untilVotes reports whether a request that waits, and that failed with err, has only to
-// wait until nodes that may have lost holds vote again, and for how long: at the start of
-// new servers no majority does.
+// untilVotes reports whether a request that waits, and that failed with err, has only to wait until nodes that may
+// have lost holds vote again, and for how long: at the start of new servers no majority does.
 func (b *ballot) untilVotes(err error) (wait time.Duration, ok bool) {
 	var none *NoQuorumError
 	if !b.req.Queue || !errors.As(err, &none) {
@@ -242,19 +161,21 @@ func (b *ballot) untilVotes(err error) (wait time.Duration, ok bool) {
 	return waits[b.s.need-1], true
 }
 
-// heldBy is the label of a hold in the way at one of the nodes.
-func (b *ballot) heldBy() string {
-	for _, g := range b.busy {
-		if g.HeldBy != "" {
-			return g.HeldBy
+// waits is the answer to a request that is not granted. It names a hold in the way at one of the nodes.
+func (b *ballot) waits() store.Grant {
+	g := store.Grant{Retry: b.retry()}
+	for _, busy := range b.busy {
+		if busy.HeldBy != "" {
+			g.HeldBy, g.HeldFor = busy.HeldBy, busy.HeldFor
+			break
 		}
 	}
-	return ""
+	return g
 }
 
 // retry is when a majority of the nodes may be free.
 func (b *ballot) retry() time.Duration {
-	waits := make([]time.Duration, len(b.held), len(b.s.nodes)) // there: no time
+	waits := make([]time.Duration, b.holding, len(b.s.nodes)) // there: no time
 	for _, g := range b.busy {
 		waits = append(waits, g.Retry)
 	}
@@ -264,7 +185,7 @@ func (b *ballot) retry() time.Duration {
 
 // position is the place that it has at a majority of the nodes, or one ahead of it.
 func (b *ballot) position() int {
-	positions := make([]int, len(b.held), len(b.s.nodes))
+	positions := make([]int, b.holding, len(b.s.nodes))
 	for _, g := range b.busy {
 		positions = append(positions, g.Position)
 	}

@@ -10,15 +10,13 @@ import (
 )
 
 const (
-	// maxChores bounds what is remembered for a node that is down. What does not
-	// fit ends with its lease.
+	// maxChores bounds what is remembered for a node that is down. What does not fit ends with its lease.
 	maxChores = 10_000
 	// maxChorePause is the longest pause between two tries.
 	maxChorePause = 200 * time.Millisecond
 )
 
-// chores are the releases that a node has not confirmed. One goroutine works on
-// them as long as there are any.
+// chores are the releases that a node has not confirmed. One goroutine works on them as long as there are any.
 type chores struct {
 	mu      sync.Mutex
 	list    []chore
@@ -45,23 +43,18 @@ func (c *chores) add(s *Store, n *node, job chore) {
 
 // work does chores until none is left or the handle is closed and they had their time.
 func (c *chores) work(s *Store, n *node) {
-	pause := 5 * time.Millisecond
-	for {
+	const first = 5 * time.Millisecond
+	for pause := first; ; {
 		job, ok := c.take()
 		if !ok {
 			return
 		}
 		if c.try(s, n, job) {
-			pause = 5 * time.Millisecond
+			pause = first
 			continue
 		}
 		c.put(job)
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-s.work.base.Done():
-			timer.Stop()
-			c.drop()
+		if !s.sleep(pause) {
 			return
 		}
 		pause = min(2*pause, maxChorePause)
@@ -79,28 +72,21 @@ func (c *chores) try(s *Store, n *node, job chore) bool {
 	return err == nil || errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrClosed)
 }
 
-func (c *chores) take() (chore, bool) {
+func (c *chores) take() (job chore, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.list) == 0 {
 		c.list, c.working = nil, false
-		return chore{}, false
+		return job, false
 	}
-	job := c.list[0]
-	c.list = c.list[1:]
+	job, c.list = c.list[0], c.list[1:]
 	return job, true
 }
 
 func (c *chores) put(job chore) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.list) < maxChores { // else others came meanwhile, which last longer
+	if len(c.list) < maxChores { // otherwise others came meanwhile, which last longer
 		c.list = append(c.list, job)
 	}
-}
-
-func (c *chores) drop() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.list, c.working = nil, false
 }

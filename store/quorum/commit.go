@@ -11,20 +11,19 @@ import (
 // maxRounds bounds an agreement. The last ones leave room for a million grants.
 const maxRounds = 24
 
-// commit agrees on a token with those who voted. It is the one that a majority of them
-// has given to the hold, as proposed, and then no round is needed. Otherwise it is the
-// greatest that one of them gave, and a majority has to give it to the hold.
+// commit agrees on a token with the nodes that voted. It is the one that a majority of them has given to the hold, as
+// proposed, and then no round is needed. Otherwise it is the greatest that one of them gave, and a majority has to
+// give it to the hold.
 //
-// It is greater than that of every grant that was reported before this one was
-// asked for, or that this one had to wait for. Such a grant was given its token
-// by a majority, and one node of it has voted here after that, with a greater
-// one. Two shared holds cannot get the same, as no node gives it twice. No clock is
-// needed for any of that, nor a node's counter to be near another's.
+// It is greater than that of every grant that was reported before this one was asked for, or that this one had to
+// wait for. Such a grant was given its token by a majority, and one node of it has voted here after that, with a
+// greater one. Two shared holds cannot get the same, as no node gives it twice. No clock is needed for any of that,
+// nor a node's counter to be near another's.
 //
-// A counter that has gone further, because it serves other names too or other
-// readers were quicker, makes another round necessary, from where it is.
+// A counter that has gone further, because it serves other names too or other readers were quicker, makes another
+// round necessary, from where it is. A hold that the owner has already keeps its token where a node is further.
 func (s *Store) commit(ctx context.Context, b *ballot) (store.Grant, error) {
-	c := &consent{s: s, b: b, votes: b.votes}
+	c := &consent{s: s, b: b, votes: b.votes, repeats: b.repeats()}
 	end := b.sent.Add(b.lease() - drift(b.lease()))
 	for token, rounds := b.candidate(), 0; ; rounds++ {
 		sure, next := c.round(ctx, token)
@@ -40,7 +39,7 @@ func (s *Store) commit(ctx context.Context, b *ballot) (store.Grant, error) {
 		if len(c.votes) < s.need || rounds == maxRounds {
 			break
 		}
-		// Each round leaves more room to those who are ahead.
+		// Each round leaves more room to counters that are ahead.
 		token = next + 1<<min(rounds, 20) - 1
 	}
 	return store.Grant{}, s.verdict(b.errs)
@@ -48,13 +47,14 @@ func (s *Store) commit(ctx context.Context, b *ballot) (store.Grant, error) {
 
 // consent is one attempt to agree.
 type consent struct {
-	s     *Store
-	b     *ballot
-	votes []vote // that may still count
+	s       *Store
+	b       *ballot
+	votes   []vote // that may still count
+	repeats bool   // the token exists already
 }
 
-// round has the nodes that voted give the token to the hold. It returns those that have, and
-// the greatest token of those that have not. No node is asked if a majority has the token.
+// round has the nodes that voted give the token to the hold. It returns those that have, and the greatest token of
+// those that have not. No node is asked if a majority has the token.
 func (c *consent) round(ctx context.Context, token uint64) (sure []vote, next uint64) {
 	next = token + 1
 	asked := make(map[*node]vote)
@@ -63,7 +63,7 @@ func (c *consent) round(ctx context.Context, token uint64) (sure []vote, next ui
 	c.votes = nil
 	take := func(v vote) {
 		c.votes = append(c.votes, v)
-		if v.grant.Token == token {
+		if v.grant.Token == token || c.repeats && v.grant.Token > token {
 			sure = append(sure, v)
 			return
 		}
@@ -82,9 +82,9 @@ func (c *consent) round(ctx context.Context, token uint64) (sure []vote, next ui
 		return sure, next
 	}
 	r := ask(ctx, c.s, c.s.timeout(c.b.req.TTL), nodes, func(ctx context.Context, n *node) (uint64, error) {
-		return n.raiser.RaiseToken(ctx, refOf(c.b.req), token, c.b.req.Tokens)
+		return n.raiser.RaiseToken(ctx, refOf(c.b.entry.asked(c.b.req, c.b.tries[n.index])), token, c.b.req.Tokens)
 	})
-	r.collect(context.Background(), func(a answer[uint64]) {
+	r.collect(func(a answer[uint64]) {
 		v := asked[a.node]
 		if c.b.errs[a.node.index] = a.err; a.err != nil {
 			return
@@ -100,43 +100,51 @@ func (c *consent) round(ctx context.Context, token uint64) (sure []vote, next ui
 	for n := range r.waiting {
 		c.b.errs[n.index] = errSilent
 	}
-	r.rest(c.s, func(answer[uint64]) {})
 	return sure, next
 }
 
 // lease is what a majority of those who voted keeps the hold for.
-func (b *ballot) lease() time.Duration { return nth(b.votes, b.s.need, vote.ttl) }
+func (b *ballot) lease() time.Duration { return nth(each(b.votes, vote.ttl), b.s.need) }
 
 func (v vote) ttl() time.Duration { return v.grant.TTL }
+func (v vote) token() uint64      { return v.grant.Token }
 func (v vote) holds() int         { return v.grant.Holds }
 func (v vote) reserved() int      { return -v.grant.Short } // that much fewer than asked for
 
-// grant is what a majority of the nodes says of the hold.
+// grant is what a majority of the nodes says of the hold. The owner has the holds that this handle knows, but no more
+// than some node says: others were broken.
 func (b *ballot) grant(sure []vote, token uint64) store.Grant {
-	return store.Grant{
-		Held: true, Token: token, Short: -nth(sure, b.s.need, vote.reserved),
-		TTL: nth(sure, b.s.need, vote.ttl), Holds: b.holds(sure),
+	g := store.Grant{
+		Held: true, Token: token, Short: -nth(each(sure, vote.reserved), b.s.need),
+		TTL: nth(each(sure, vote.ttl), b.s.need), Holds: min(b.known.others+1, nth(each(sure, vote.holds), 1)),
 	}
+	if b.repeats() && !b.known.again {
+		g.Short = b.req.Tokens - 1
+	}
+	return g
 }
 
-// holds is how many holds the owner has. A node counts wrongly if it has missed an ask
-// or a release of another of them. A majority counts those that all of it has, which
-// may be too few: then those count that this handle has granted, of which some node
-// has to know. Of holds of other handles it may stay too few.
-func (b *ballot) holds(sure []vote) int {
-	agreed, most := nth(sure, b.s.need, vote.holds), nth(sure, 1, vote.holds)
-	if agreed == most {
-		return agreed
-	}
-	return max(agreed, min(most, b.s.entries.granted(b.req, b.entry)+1))
-}
-
-// nth is the n-th greatest of what the votes have: that much, so many of them have.
-func nth[T int | time.Duration](votes []vote, n int, of func(vote) T) T {
-	var all []T
+// each is what each of the votes has.
+func each[T any](votes []vote, of func(vote) T) (all []T) {
 	for _, v := range votes {
 		all = append(all, of(v))
 	}
+	return all
+}
+
+// nth is the n-th greatest of all: so many have that much.
+func nth[T int | time.Duration](all []T, n int) T {
 	slices.Sort(all)
 	return all[len(all)-n]
+}
+
+// common is the token that so many have.
+func common(tokens []uint64, need int) (token uint64, ok bool) {
+	count := make(map[uint64]int, len(tokens))
+	for _, token := range tokens {
+		if count[token]++; count[token] == need {
+			return token, true
+		}
+	}
+	return 0, false
 }

@@ -1,325 +1,241 @@
 package quorum
 
 import (
-	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/store"
 )
 
-// entry is what a handle knows of one acquisition id. Operations on one id take
-// turns: a release that overtook an ask of its own id would leave behind what
-// the ask then got.
+// entry is one acquisition id.
 type entry struct {
-	turn chan struct{} // holds one value while an operation is at work
-	refs int           // operations at work or waiting for it; guarded by table.mu
+	t     *table
+	key   key
+	owner key
+	o     *ownerState
+	users int // operations at work or waiting for their turn
 
-	mu       sync.Mutex
-	until    time.Time     // nothing of it can be alive after that
-	asks     []int         // of each node: asks on their way
-	unknown  []bool        // of each node: some ask has no known outcome
-	tainted  []bool        // of each node: a release may still arrive there
-	late     []bool        // of each node: it granted an ask when nobody waited for that, and has not refused one since
-	req      store.Request // of the last ask
-	waits    bool          // some ask was answered in a way that its owner releases it for
+	req      store.Request // the last one
+	tries    []*try        // of each node, the present one
+	until    time.Time     // something of it may be alive until then
+	buried   time.Time     // it is refused until then
+	owned    bool          // some answer was one after which the caller releases the id
 	granted  bool
-	ends     time.Time // of the grant, as far as is known
-	token    uint64    // of the grant
-	released bool      // what is still on its way must not bring it back
-	gone     bool      // a majority has released it
+	grant    store.Grant // the last one
+	ends     time.Time   // of the grant, as far as is known
+	released bool        // requests that are on their way must not bring it back
+	gone     bool        // a majority has released it
+	spent    bool        // its hold is over or released: the next request begins with new tries
 
-	partial bool // the last ask got something, but no majority
-	splits  int  // how often it was given back
-	promise promise
+	partial bool         // the last request got something, but no majority
+	splits  int          // how often it was given back
+	events  map[int]bool // of nodes, since the last request
+	timer   *time.Timer  // wakes it if only some have granted
 }
 
-// enter waits for its turn. Who has left has none: else those whom a slow node makes
-// leave one after the other would stand in the way of the next.
-func (e *entry) enter(base, caller context.Context) error {
-	select {
-	case <-base.Done():
-		return store.ErrClosed
-	case <-caller.Done():
-		return caller.Err()
-	default:
-	}
-	select {
-	case e.turn <- struct{}{}:
-		return nil
-	case <-base.Done():
-		return store.ErrClosed
-	case <-caller.Done():
-		return caller.Err()
-	}
+// try is one use of an acquisition id at one node. It ends when its release is sent.
+type try struct {
+	id      string // at the node
+	asks    int    // requests on their way
+	unknown bool   // some request has no known outcome
+	has     bool   // it may have a hold or a place
+	held    bool   // it has a hold, by the last answer
 }
 
-func (e *entry) leave() { <-e.turn }
+// open: a request may still arrive at the node, or may have arrived without an answer.
+func (t *try) open() bool { return t.asks > 0 || t.unknown }
 
-// begin notes that the id is asked for, perhaps once more.
-func (e *entry) begin(req store.Request) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.req, e.released, e.gone = req, false, false
-	if e.granted && time.Now().After(e.ends) {
-		e.granted = false
-	}
+// try begins a try at node i. Its number is the handle's next: the entry may be forgotten before its last release
+// arrives, and made again.
+func (e *entry) try(i int) *try {
+	e.t.tries++
+	return &try{id: alias(e.key.of, e.t.salt, i, e.t.tries)}
 }
 
-// answer notes what an ask is answered with: whether its owner releases the id.
-func (e *entry) answer(err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.waits = e.waits || err == nil || !certain(err)
+// asked is what a node is asked for in a try of a request.
+func (e *entry) asked(req store.Request, t *try) store.Request {
+	req.ID, req.Owner = t.id, e.o.id
+	return req
 }
 
-// grant notes that a majority has granted the id, until ends if it is not renewed.
-func (e *entry) grant(token uint64, ends time.Time) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.granted, e.token, e.partial, e.splits = true, token, false, 0
-	if ends.After(e.ends) {
-		e.ends = ends
-	}
+// ref is a hold, or a place, at a node.
+func (e *entry) ref(ref store.Ref, t *try) store.Ref {
+	ref.ID, ref.Owner = t.id, e.o.id
+	return ref
 }
 
-// inUse: it is a grant that somebody may rely on.
-func (e *entry) inUse() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.granted
-}
-
-// isOwned: its owner has heard of it what he releases it for.
-func (e *entry) isOwned() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.waits || e.granted
-}
-
-// isSpoilt: releases may still arrive at so many nodes that fewer than need can vote.
-func (e *entry) isSpoilt(need int) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	clean := 0
-	for _, tainted := range e.tainted {
-		if !tainted {
-			clean++
-		}
-	}
-	return clean < need
-}
-
-// grants: it is a grant to the owner of req, of the same name.
-func (e *entry) grants(req store.Request, now time.Time) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.granted && now.Before(e.ends) && e.req.Owner == req.Owner && e.req.Name == req.Name
-}
-
-// granting returns the token of the grant that it is, 0 if it is none.
-func (e *entry) granting() uint64 {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.granted {
-		return 0
-	}
-	return e.token
-}
-
-// sending notes that an ask goes to node i, and returns what its outcome is told to.
-func (e *entry) sending(i int) (done func(known bool)) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.send(i)
-}
-
-// resending is sending for a grant that node i has lost, with what it is asked for;
-// done is nil if the node is not to have it again.
-func (e *entry) resending(i int) (req store.Request, token uint64, done func(known bool)) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.granted || e.released || e.tainted[i] || !time.Now().Before(e.ends) {
-		return req, 0, nil
-	}
-	return e.req, e.token, e.send(i)
-}
-
-// send is sending for callers that have mu.
-func (e *entry) send(i int) (done func(known bool)) {
-	e.asks[i]++
-	return func(known bool) {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.asks[i]--
-		if !known {
-			e.unknown[i] = true
-		}
-	}
-}
-
-// open: an ask may still arrive at node i, or may have arrived unheard.
-func (e *entry) open(i int) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.asks[i] > 0 || e.unknown[i]
-}
-
-// unheard is open of all nodes.
-func (e *entry) unheard() []bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	open := slices.Clone(e.unknown)
-	for i, asks := range e.asks {
-		open[i] = open[i] || asks > 0
-	}
-	return open
-}
-
-// taint notes that a release may arrive at node i for d from now on.
-func (e *entry) taint(i int, d time.Duration) {
-	e.lasts(d)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.tainted[i] = true
-}
-
-// noteLate notes whether node i granted the last ask when nobody waited for that any more.
-func (e *entry) noteLate(i int, held bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.late[i] = held
-}
-
-func (e *entry) heldLate(i int) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.late[i]
-}
-
-func (e *entry) isTainted(i int) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.tainted[i]
-}
-
-// bygone notes that a majority has released the id, and isGone reports that.
-func (e *entry) bygone() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.gone = true
-}
-
-func (e *entry) isGone() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.gone
-}
-
-// lasts notes that something of the entry may be alive for d from now on.
-func (e *entry) lasts(d time.Duration) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if until := time.Now().Add(d); until.After(e.until) {
-		e.until = until
-	}
-}
-
-// settle notes that the id is nowhere any more, if all is known of it.
-func (e *entry) settle() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for i := range e.asks {
-		if e.asks[i] > 0 || e.unknown[i] || e.tainted[i] {
-			return
-		}
-	}
-	e.until = time.Time{}
-}
-
-// over: nothing has to be remembered.
-func (e *entry) over(now time.Time) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return !e.until.After(now)
-}
-
-// table is the entries of a handle by id. What its owner forgets, for instance
-// because it was refused, goes when its time is up: each new entry looks at two
-// others, which the map picks at random.
-type table struct {
-	mu      sync.Mutex
-	entries map[string]*entry
-}
-
-// take returns the entry of an id, which it makes if there is none and nodes is
-// not 0. Give it back with put.
-func (t *table) take(id string, nodes int) *entry {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	e := t.entries[id]
-	if e == nil {
-		if nodes == 0 {
-			return nil
-		}
-		t.sweep()
-		e = &entry{turn: make(chan struct{}, 1), asks: make([]int, nodes), unknown: make([]bool, nodes), tainted: make([]bool, nodes), late: make([]bool, nodes)}
-		if t.entries == nil {
-			t.entries = make(map[string]*entry)
-		}
-		t.entries[id] = e
-	}
-	e.refs++
-	return e
-}
-
-func (t *table) put(id string, e *entry) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if e.refs--; e.refs == 0 && e.over(time.Now()) {
-		t.drop(id, e)
-	}
-}
-
-// granted counts the grants to the owner of req, of the same name, but for one. It looks
-// at all entries.
-func (t *table) granted(req store.Request, but *entry) (n int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// begin notes that the id is asked for, perhaps once more. It ends the tries of a hold that is over. The error says
+// that the id is buried.
+func (e *entry) begin() (ended map[int]*try, err error) {
 	now := time.Now()
-	for _, e := range t.entries {
-		if e != but && e.grants(req, now) {
+	e.t.mu.Lock()
+	defer e.t.mu.Unlock()
+	e.forgetEvents()
+	if e.buried.After(now) {
+		return nil, store.ErrLost
+	}
+	if e.spent || e.granted && now.After(e.ends) {
+		ended = e.end(func(*try) bool { return true })
+		e.granted, e.released, e.gone, e.spent = false, false, false, false
+	}
+	return ended, nil
+}
+
+// sending notes that req goes to all nodes, and returns the tries.
+func (e *entry) sending(req store.Request, lasts time.Duration) []*try {
+	e.t.mu.Lock()
+	defer e.t.mu.Unlock()
+	e.req = req
+	e.lasts(lasts)
+	for i := range e.tries {
+		e.send(i)
+	}
+	return slices.Clone(e.tries)
+}
+
+// send notes that a request goes to node i. The caller has the mutex.
+func (e *entry) send(i int) *try {
+	t := e.tries[i]
+	if e.req.Queue {
+		e.t.waiting[t.id] = e
+	}
+	t.asks++
+	return t
+}
+
+// resending is send for a grant that node i lacks, and returns the grant too; nil if the node is not to have it
+// again.
+func (e *entry) resending(i int) (t *try, req store.Request, token uint64) {
+	e.t.mu.Lock()
+	defer e.t.mu.Unlock()
+	if !e.granted || e.released || !time.Now().Before(e.ends) {
+		return nil, req, 0
+	}
+	return e.send(i), e.req, e.grant.Token
+}
+
+// told notes what a node answered to a request of a try.
+func (e *entry) told(t *try, held bool, err error) {
+	e.t.mu.Lock()
+	defer e.t.mu.Unlock()
+	t.asks--
+	switch {
+	case err == nil:
+		t.has, t.held = true, held
+	case certain(err):
+		t.held = false
+	default:
+		t.unknown = true
+	}
+}
+
+// end ends those of the tries that may have left something at their nodes, and returns them. The caller has the
+// mutex.
+func (e *entry) end(which func(*try) bool) map[int]*try {
+	ended := make(map[int]*try)
+	for i, t := range e.tries {
+		if (t.has || t.open()) && which(t) {
+			ended[i], e.tries[i] = t, e.try(i)
+			delete(e.t.waiting, t.id)
+		}
+	}
+	return ended
+}
+
+// giveUp is end for a request that was not granted. A repeated request of a hold keeps what it has.
+func (e *entry) giveUp(which func(*try) bool) map[int]*try {
+	e.t.mu.Lock()
+	defer e.t.mu.Unlock()
+	if e.granted {
+		return nil
+	}
+	return e.end(which)
+}
+
+func (t *try) holds() bool    { return t.held }
+func (t *try) anything() bool { return true }
+
+// holding counts the nodes that hold the id, also those that said so when nobody waited for their answers any more.
+func (e *entry) holding() (n int) {
+	e.t.mu.Lock()
+	defer e.t.mu.Unlock()
+	for _, t := range e.tries {
+		if t.held {
 			n++
 		}
 	}
 	return n
 }
 
-func (t *table) sweep() {
-	now, looked := time.Now(), 0
-	for id, e := range t.entries {
-		if e.refs == 0 && e.over(now) {
-			t.drop(id, e)
-		}
-		if looked++; looked == 2 {
-			return
-		}
+// answered notes what a request is answered with. It reports whether the caller will release the id.
+func (e *entry) answered(err error) (owned bool) {
+	e.t.mu.Lock()
+	defer e.t.mu.Unlock()
+	e.owned = e.owned || err == nil || !certain(err)
+	if !e.owned {
+		e.until = time.Time{} // the releases of its tries need no entry
+	}
+	return e.owned
+}
+
+// granting notes that a majority has granted the id, until ends if it is not renewed.
+func (e *entry) granting(g store.Grant, ends time.Time) {
+	e.t.mu.Lock()
+	defer e.t.mu.Unlock()
+	e.granted, e.grant, e.partial, e.splits = true, g, false, 0
+	e.prolong(ends)
+}
+
+// prolong notes that the hold, if it is one, may last so long. The caller has the mutex.
+func (e *entry) prolong(ends time.Time) {
+	if ends.After(e.ends) {
+		e.ends = ends
+	}
+	if ends.After(e.until) {
+		e.until = ends
 	}
 }
 
-func (t *table) drop(id string, e *entry) {
-	e.promise.keep()
-	if t.entries[id] == e {
-		delete(t.entries, id)
+// lasts notes that something of the entry may be alive for d from now on. The caller has the mutex.
+func (e *entry) lasts(d time.Duration) {
+	if until := time.Now().Add(d); until.After(e.until) {
+		e.until = until
 	}
 }
 
-// clear ends all timers.
-func (t *table) clear() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for id, e := range t.entries {
-		t.drop(id, e)
+// known is what the handle knows of the holds of an owner when one of its requests is sent.
+type known struct {
+	token   uint64 // that a re-entry, or a repeated request, gets; 0: a new one
+	again   bool   // this id is a hold already
+	others  int    // other holds of the owner
+	upgrade bool   // the others are shared, and the request is exclusive
+}
+
+// standing returns what is known of the owner's holds.
+func (e *entry) standing(req store.Request) (k known) {
+	e.t.mu.Lock()
+	defer e.t.mu.Unlock()
+	now := time.Now()
+	var exclusive, shared uint64
+	for other := range e.o.entries {
+		if other == e || !other.granted || now.After(other.ends) {
+			continue
+		}
+		k.others++
+		if other.req.Mode == store.Exclusive {
+			exclusive = max(exclusive, other.grant.Token)
+		} else {
+			shared = max(shared, other.grant.Token)
+		}
 	}
+	k.upgrade = k.others > 0 && exclusive == 0 && req.Mode == store.Exclusive
+	switch {
+	case e.granted:
+		k.token, k.again = e.grant.Token, true
+	case exclusive > 0:
+		k.token = exclusive
+	case req.Mode == store.Shared:
+		k.token = shared
+	}
+	return k
 }

@@ -4,21 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/dlock-go/dlock/store"
 )
 
-// ErrNoQuorum: fewer nodes than a majority gave a usable answer, so it is unknown
-// what became of the call. It is not [store.ErrHeld], which a majority has to say.
-// The error is a [*NoQuorumError], which has what each node said.
+// ErrNoQuorum: fewer nodes than a majority gave a usable answer, so it is unknown what became of the call. It is not
+// [store.ErrHeld], which a majority has to say. The error is a [*NoQuorumError], which has what each node said.
 var ErrNoQuorum = errors.New("quorum: no majority of the nodes answered")
 
 var (
 	// errRestarted is why the vote of a node does not count.
 	errRestarted = errors.New("the node has kept its data for less than a lease, as far as is known, and may have lost holds")
-	// errTainted is why the vote of a node does not count for one id.
-	errTainted = errors.New("an earlier release of this request may still arrive at the node")
 	// errSilent: it did not answer in time, and was not waited for.
 	errSilent = errors.New("the node has not answered")
 	// errLate is why a majority does not count.
@@ -27,11 +25,10 @@ var (
 	errToken = errors.New("the node has issued greater tokens")
 )
 
-// NoQuorumError is the error of a call for which there was no majority. It matches
-// [ErrNoQuorum], and [errors.Is] and [errors.As] also find in it what the nodes
-// said, with two exceptions, to look at which takes Nodes: certain refusals, for that of
-// one node is none of the store, and the ends of contexts, for a node's timeout is not
-// the end of the caller's.
+// NoQuorumError is the error of a call for which there was no majority. It matches [ErrNoQuorum], and [errors.Is] and
+// [errors.As] also find in it what the nodes said, with two exceptions, to look at which takes Nodes: certain
+// refusals, for that of one node is none of the store, and the ends of contexts, for a node's timeout is not the end
+// of the caller's.
 type NoQuorumError struct {
 	Need  int     // how many nodes are a majority
 	Nodes []error // of each node, in the order of New; nil: it did its part
@@ -60,8 +57,8 @@ func (e *NoQuorumError) Unwrap() []error {
 	return errs
 }
 
-// refusals are what a store may say for certain, but for the two that depend on
-// the state of the lock and so on the node.
+// refusals are what a store may say for certain, but for the two that depend on the state of the lock and so on the
+// node.
 var refusals = []error{store.ErrLost, store.ErrForeignKey, store.ErrRefused, store.ErrClosed}
 
 func certain(err error) bool {
@@ -73,9 +70,8 @@ func certain(err error) bool {
 	return errors.Is(err, store.ErrHeld) || errors.Is(err, store.ErrUpgrade)
 }
 
-// verdict is the error of a call that fewer nodes than a majority have done:
-// a refusal if so many nodes made it that there can be no majority without
-// them, else NoQuorumError.
+// verdict is the error of a call that fewer nodes than a majority have done: a refusal if so many nodes made it that
+// there can be no majority without them, else NoQuorumError.
 func (s *Store) verdict(errs []error) error {
 	for _, refusal := range refusals {
 		n := 0
@@ -93,3 +89,6 @@ func (s *Store) verdict(errs []error) error {
 	}
 	return &NoQuorumError{Need: s.need, Nodes: errs}
 }
+
+// silence is what is known of the nodes before they answer.
+func (s *Store) silence() []error { return slices.Repeat([]error{errSilent}, len(s.nodes)) }

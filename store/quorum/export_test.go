@@ -17,12 +17,10 @@ func Chores(s *Store) (n int) {
 	return n
 }
 
-// Open reports whether an ask of an id may still arrive at node i.
-func Open(s *Store, id string, i int) bool {
-	e := s.entries.take(id, 0)
-	if e == nil {
-		return false
-	}
-	defer s.entries.put(id, e)
-	return e.open(i)
+// Open reports whether a request of an id may still arrive at node i.
+func Open(s *Store, name, id string, i int) bool {
+	s.entries.mu.Lock()
+	defer s.entries.mu.Unlock()
+	e := s.entries.entries[key{name, id}]
+	return e != nil && e.tries[i].open()
 }

@@ -1,9 +1,11 @@
 package quorum_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/dlock-go/dlock/internal/faultstore"
+	"github.com/dlock-go/dlock/store"
 )
 
 // TestHoldsOfNodesThatMissedSomething: an ask or a release that a minority of the nodes
@@ -29,17 +31,24 @@ func TestHoldsOfNodesThatMissedSomething(t *testing.T) {
 	})
 }
 
-// TestHoldsOfOtherHandles: they count if a majority says so, and a node that has not
-// heard of a release does not matter.
-func TestHoldsOfOtherHandles(t *testing.T) {
+// TestHandlesAreApart: an owner is one of its handle, and so is an id. Another handle neither re-enters nor
+// repeats, renews or releases.
+func TestHandlesAreApart(t *testing.T) {
 	inBubble(t, 3, func(s *site) {
 		a, b := s.client(), s.client()
-		s.hold(b, request("a", 1))
-		s.hold(b, request("a", 2))
-		want(t, "holds", s.hold(a, request("a", 3)).Holds, 3)
-		b.cut(down, 2)
-		s.release(b, request("a", 2))
-		want(t, "holds", s.hold(a, request("a", 4)).Holds, 3)
+		r := request("a", 1)
+		s.hold(b, r)
+		s.refused(a, request("a", 2), store.ErrHeld)
+		s.refused(a, r, store.ErrHeld)
+		if err := s.renew(a, r); !errors.Is(err, store.ErrLost) {
+			t.Errorf("renewal through another handle: got %v", err)
+		}
+		if err := a.Release(bg, refOf(r)); !errors.Is(err, store.ErrLost) {
+			t.Errorf("release through another handle: got %v", err)
+		}
+		if err := s.renew(b, r); err != nil {
+			t.Errorf("renewal through its own handle: got %v", err)
+		}
 	})
 }
 

@@ -10,22 +10,19 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// life is what a handle knows of a node's restarts. A node that restarted may have
-// forgotten votes that somebody relies on: with them it was part of a majority,
-// and without them it would be part of another one. So for as long as the longest
-// lease its votes do not count.
+// life is what a handle knows of a node's restarts. A node that restarted may have forgotten votes that somebody
+// relies on: with them it was part of a majority, and without them it would be part of another one. So for as long as
+// the longest lease its votes do not count.
 //
-// A vote is judged by the life that the node says it leads after the vote was
-// given. If that is the one it led before the vote was asked for, it has lived
-// through all of it, and its vote rests on all that it ever confirmed, but for
-// what came before that life and has run out by now. Asking before would prove
-// less, and asking first and after would cost a round trip.
+// A vote is judged by the life that the node says it leads after the vote was given. If that is the one it led before
+// the vote was asked for, it has lived through all of it, and its vote rests on all that it ever confirmed, but for
+// what came before that life and has run out by now. Asking before would prove less, and asking first and after would
+// cost a round trip.
 //
-// At the first contact nothing is known from before. Then only the age counts that
-// the node states: it has to have lived as long as the longest lease. That makes
-// a lock unavailable for that long after all nodes were started for the first
-// time. A fresh handle cannot tell this from a power cut, after which holders of
-// what was lost may still be at work.
+// At the first contact nothing is known from before. Then only the age counts that the node states: it has to have
+// lived as long as the longest lease. That makes a lock unavailable for that long after all nodes were started for
+// the first time. A fresh handle cannot tell this from a power cut, after which holders of what was lost may still be
+// at work.
 type life struct {
 	mu   sync.Mutex
 	id   string    // "" before the first contact
@@ -40,8 +37,8 @@ func (l *life) now() string {
 	return l.id
 }
 
-// left is for how long the node's votes do not count yet, by the longest lease that is
-// known by now: a handle may be asked for a longer one than when it met the node.
+// left is for how long the node's votes do not count yet, by the longest lease that is known by now: a handle may be
+// asked for a longer one than when it met the node.
 func (l *life) left(now time.Time, lease time.Duration) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,9 +67,8 @@ func (l *life) greet(id string, age time.Duration, fresh bool) {
 	}
 }
 
-// judge decides on a vote that was asked for at sent, when the node led the life
-// before as far as was known, now that it says that it leads the life id since
-// age. lease is the longest one.
+// judge decides on a vote that was asked for at sent, when the node led the life before as far as was known, now that
+// it says that it leads the life id since age. lease is the longest one.
 func (l *life) judge(before string, sent time.Time, id string, age, lease time.Duration) error {
 	now := time.Now()
 	l.mu.Lock()
@@ -81,8 +77,8 @@ func (l *life) judge(before string, sent time.Time, id string, age, lease time.D
 	case l.id == "":
 		l.born = now.Add(-age)
 	default:
-		// Since its start it has forgotten nothing. An age that reaches back beyond the
-		// last time that it was known to live otherwise is none.
+		// Since its start it has forgotten nothing. An age that reaches back beyond the last time that it was known
+		// to live otherwise is none.
 		if age > now.Sub(l.seen) {
 			age = 0
 		}
@@ -98,9 +94,8 @@ func (l *life) judge(before string, sent time.Time, id string, age, lease time.D
 	return l.excluded(now, lease)
 }
 
-// greet has a majority of the nodes say their lives before the first request, for
-// Options.Fresh: a node whose life was not known when it was asked could have restarted after
-// its vote.
+// greet has a majority of the nodes say their lives before the first request, for Options.Fresh: a node whose life
+// was not known when it was asked could have restarted after its vote.
 func (s *Store) greet(ctx context.Context, timeout time.Duration) {
 	if !s.opts.Fresh || s.greeted.Load() {
 		return
@@ -116,19 +111,18 @@ func (s *Store) greet(ctx context.Context, timeout time.Duration) {
 		}
 		return struct{}{}, err
 	})
-	r.collect(context.Background(), func(a answer[struct{}]) {
+	r.collect(func(a answer[struct{}]) {
 		if a.err == nil {
 			known++
 		}
 	}, func(int) bool { return known >= s.need })
-	r.rest(s, func(answer[struct{}]) {})
 	if known >= s.need {
 		s.greeted.Store(true)
 	}
 }
 
-// twins is the error of a quorum in which one server is two nodes, as far as is known: two
-// votes of one server would be a majority of three.
+// twins is the error of a quorum in which one server is two nodes, as far as is known: two votes of one server would
+// be a majority of three.
 func (s *Store) twins() error {
 	for i, n := range s.nodes {
 		server := serverOf(n.life.now())

@@ -46,13 +46,12 @@ type answer[T any] struct {
 // round is one call of several nodes at once.
 type round[T any] struct {
 	answers chan answer[T]
-	waiting map[*node]bool // who has not answered
+	waiting map[*node]bool // have not answered
 	began   time.Time
 }
 
-// ask calls f for each of the nodes, at once and each with the timeout. The calls
-// are detached from ctx, whose values they get: somebody who stops waiting does
-// not stop a request whose outcome nobody would know.
+// ask calls f for each of the nodes, at once and each with the timeout. The calls are detached from ctx, whose values
+// they get: a caller that stops waiting does not stop a request whose outcome would be unknown then.
 func ask[T any](ctx context.Context, s *Store, timeout time.Duration, nodes []*node, f func(context.Context, *node) (T, error)) *round[T] {
 	r := &round[T]{answers: make(chan answer[T], len(nodes)), waiting: make(map[*node]bool, len(nodes)), began: time.Now()}
 	ctx = context.WithoutCancel(ctx)
@@ -70,12 +69,10 @@ func ask[T any](ctx context.Context, s *Store, timeout time.Duration, nodes []*n
 	return r
 }
 
-// collect takes answers until enough says that the others cannot matter, then for
-// a little longer: as long as it took so far those are waited for of whom an
-// answer can be expected in that time, because what all nodes know is better than
-// what a majority knows. enough is told how many are still to answer. It returns
-// false if ctx ended before.
-func (r *round[T]) collect(ctx context.Context, take func(answer[T]), enough func(left int) bool) bool {
+// collect takes answers until enough says that the others cannot matter, then for a little longer: as long as it took
+// so far it waits for nodes of which an answer can be expected in that time, because what all nodes know is better
+// than what a majority knows. enough is given how many are still to answer.
+func (r *round[T]) collect(take func(answer[T]), enough func(left int) bool) {
 	var grace <-chan time.Time
 	for len(r.waiting) > 0 {
 		select {
@@ -83,26 +80,23 @@ func (r *round[T]) collect(ctx context.Context, take func(answer[T]), enough fun
 			delete(r.waiting, a.node)
 			take(a)
 		case <-grace:
-			return true
-		case <-ctx.Done():
-			return false
+			return
 		}
 		if grace != nil || !enough(len(r.waiting)) {
 			continue
 		}
 		patience := time.Since(r.began) + 2*time.Millisecond
-		if !r.worth(patience) {
-			return true
+		if !r.likely(patience) {
+			return
 		}
 		timer := time.NewTimer(patience)
 		defer timer.Stop()
 		grace = timer.C
 	}
-	return true
 }
 
-// worth: somebody who has not answered did so within d the last time.
-func (r *round[T]) worth(d time.Duration) bool {
+// likely: a node that has not answered did so within d the last time.
+func (r *round[T]) likely(d time.Duration) bool {
 	for n := range r.waiting {
 		if n.latency.Load() <= int64(d) {
 			return true
@@ -111,15 +105,12 @@ func (r *round[T]) worth(d time.Duration) bool {
 	return false
 }
 
+// never is for calls that need the answers of all nodes.
+func never(int) bool { return false }
+
 // rest takes the answers that come after collect.
 func (r *round[T]) rest(s *Store, take func(answer[T])) {
-	left := len(r.waiting)
-	if left == 0 {
-		return
+	for range len(r.waiting) {
+		s.work.also(func() { take(<-r.answers) })
 	}
-	s.work.also(func() {
-		for range left {
-			take(<-r.answers)
-		}
-	})
 }

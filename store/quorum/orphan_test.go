@@ -138,7 +138,7 @@ func TestLateReleaseOfAnEarlierTry(t *testing.T) {
 		s.nodes[2].Release(bg, refOf(rb))
 		a.cut(down, 2)
 		if g, _ := a.Acquire(bg, ra); g.Held {
-			s.nodes[2].Release(bg, refOf(ra)) // of its place there, of which it does not know
+			s.nodes[2].Break(bg, "n") // also its place there, of which it does not know
 			time.Sleep(3 * time.Second)
 			s.refused(b, request("b", 2), store.ErrHeld)
 		}

@@ -10,12 +10,12 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// proposals choose the token that a request carries to the nodes. If a majority gives its hold
-// that token, the grant is complete after one round. A proposal is a guess: that tokens
-// strictly increase does not depend on it, see commit.
+// proposals choose the token that a request carries to the nodes. If a majority gives its hold that token, the grant
+// is complete after one round. A proposal is a guess: that tokens strictly increase does not depend on it, see
+// commit.
 type proposals struct {
-	// last is the greatest token that this handle has seen or proposed for the names of a
-	// bucket. Nodes may count for several names together, at most for those of a bucket.
+	// last is the greatest token that this handle has seen or proposed for the names of a bucket. Nodes may count
+	// for several names together, at most for those of a bucket.
 	last [64]atomic.Uint64
 	// ahead is how far the clock by which a node gives tokens is ahead of start, in µs.
 	ahead []atomic.Int64
@@ -44,8 +44,7 @@ func (p *proposals) next(req store.Request) uint64 {
 	}
 }
 
-// drop takes back a proposal that no hold was given. Else requests that are refused would
-// move the tokens on.
+// drop takes back a proposal that no hold was given. Else requests that are refused would move the tokens on.
 func (p *proposals) drop(req store.Request, token uint64) {
 	p.of(req.Name).CompareAndSwap(token+uint64(req.Tokens)-1, token-1)
 }
@@ -59,17 +58,15 @@ func (p *proposals) note(name string, token uint64) {
 	}
 }
 
-// noteClock remembers how far the clock of a node is ahead. A request sent then was met by
-// that clock.
+// noteClock remembers how far the clock of a node is ahead. A request sent then was met by that clock.
 func (p *proposals) noteClock(i int, sent time.Time, clock uint64) {
 	if clock != 0 {
 		p.ahead[i].Store(int64(clock) - sent.Sub(p.start).Microseconds())
 	}
 }
 
-// vote asks a node for its vote with a proposed token; 0 proposes none. It calls granted when
-// the node has granted and there is more to ask.
-func (s *Store) vote(ctx context.Context, n *node, req store.Request, token uint64, granted func()) (store.Vote, error) {
+// vote asks a node for its vote with a proposed token; 0 proposes none.
+func (s *Store) vote(ctx context.Context, n *node, req store.Request, token uint64) (v store.Vote, err error) {
 	sent := time.Now()
 	if n.voter != nil {
 		v, err := n.voter.Vote(ctx, req, token)
@@ -78,33 +75,21 @@ func (s *Store) vote(ctx context.Context, n *node, req store.Request, token uint
 			return v, err
 		}
 	}
-	return s.voteBySteps(ctx, n, req, token, granted)
-}
-
-// voteBySteps does what [store.Voter] says by several calls. The token is raised, and the
-// life asked for, at the same time, after the grant.
-func (s *Store) voteBySteps(ctx context.Context, n *node, req store.Request, token uint64, granted func()) (v store.Vote, err error) {
 	if v.Grant, err = n.store.Acquire(ctx, req); err != nil || !v.Grant.Held {
 		return v, err
 	}
-	granted()
-	told := make(chan struct{})
-	s.work.also(func() {
-		defer close(told)
-		if n.mortal != nil {
-			v.Life, v.Age, v.Err = n.mortal.Incarnation(ctx)
-		}
-	})
-	var failed error
 	if v.Grant.Holds == 1 && v.Grant.Token < token {
-		var raised uint64
-		raised, failed = n.raiser.RaiseToken(ctx, refOf(req), token, req.Tokens)
-		if failed == nil && raised != v.Grant.Token {
+		raised, err := n.raiser.RaiseToken(ctx, refOf(req), token, req.Tokens)
+		if err != nil {
+			v.Err = err
+			return v, nil
+		}
+		if raised != v.Grant.Token {
 			v.Grant.Token, v.Grant.Short = raised, 0
 		}
 	}
-	if <-told; v.Err == nil {
-		v.Err = failed
+	if n.mortal != nil {
+		v.Life, v.Age, v.Err = n.mortal.Incarnation(ctx)
 	}
 	return v, nil
 }

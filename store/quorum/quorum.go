@@ -1,22 +1,21 @@
-// Package quorum is a dlock store over several independent stores, such as Redis
-// masters that know nothing of each other: Redlock, with fencing tokens that
-// strictly increase. A lock is held when a majority of the nodes has it, so any
-// minority of them may be dead, hung or slow, or have restarted without its data,
-// without anybody noticing more than a little delay. What a node loses without a
-// restart, as by FLUSHALL, is not noticed; see docs/quorum.md.
+// Package quorum is a dlock store over several independent stores, such as Redis masters that know nothing of each
+// other: Redlock, with fencing tokens that strictly increase. A lock is held when a majority of the nodes has it. Any
+// minority of them may be dead, hung or slow, or have restarted without its data; that costs a little delay.
 //
-// Each operation goes to all nodes at once, under the same acquisition id and
-// with a timeout far below the lease. A vote is a node's answer that the id holds
-// there; errors are no votes. A request carries a token that the node gives to the
-// hold if it has not gone further (propose.go), and the node says with its vote whether it has
-// lost data since it was last asked (life.go). When a majority has given the same
-// token, the grant is complete. Otherwise the greatest token of the votes is
-// written back to a majority before the grant is reported (commit.go). A request that
-// did not win gives back what it got.
+// Each operation goes to all nodes at once, with a timeout far below the lease. A vote is a node's answer that it has
+// granted the request; errors are no votes. A request carries a token that the node gives to the hold if its counter
+// is below (propose.go), and the node says with its vote whether it has lost data since it was last asked (life.go).
+// When a majority has given the same token, the grant is complete. Otherwise the greatest token of the votes is written
+// back to a majority before the grant is reported (commit.go). A request that did not win gives back what it got, and
+// asks again under other ids (alias.go).
 //
-// Requests wait in the queues of the nodes and are woken by their events. The
-// nodes agree on nothing, so there is no common order among those who wait: that
-// they are served first-in-first-out is the one thing that this store cannot do.
+// Two things that other stores can do are missing:
+//
+//   - First come, first served. Requests wait in the queues of the nodes and are woken by their events. The nodes agree
+//     on nothing, so there is no common order among the requests that wait.
+//   - Re-entry from another process. An owner and an acquisition id belong to one handle. An owner that asks through
+//     another handle, or again after its process was restarted, waits like another owner. An id that was asked for
+//     through one handle is repeated, renewed and released through the same handle.
 package quorum
 
 import (
@@ -36,37 +35,34 @@ const minTTL = 100 * time.Millisecond
 // drain is how long Close waits for releases that are on their way.
 const drain = time.Second
 
-// Options of a store. The zero of each field means the default that its comment
-// states.
+// Options of a store. The zero of each field means the default that its comment states.
 type Options struct {
-	// NodeTimeout bounds each call of one node. 0: a twentieth of the TTL, at most
-	// 500 ms and at least 100 ms or, where that is less, a tenth of the TTL. It has
-	// to be far below the TTLs in use, and below a third of dlock's StoreTimeout: a
-	// call may consist of three rounds.
+	// NodeTimeout bounds each call of one node. 0: a twentieth of the TTL, at most 500 ms and at least 100 ms or,
+	// where that is less, a tenth of the TTL. It has to be far below the TTLs in use, and below a third of dlock's
+	// StoreTimeout: a call may consist of three rounds.
 	NodeTimeout time.Duration
 
-	// LongestLease is the longest TTL that any client uses on these nodes. A node
-	// that lost its data does not vote for so long, because holds that it has lost
-	// may live on at other nodes. A request with a longer TTL is refused with an
-	// error that matches [store.ErrRefused]. 0: a node does not vote for the TTL of
-	// the request. This is right if all clients use the same TTL for one name.
+	// LongestLease is the longest TTL that any client uses on these nodes. A node that lost its data does not vote
+	// for so long, because holds that it has lost may live on at other nodes. A request with a longer TTL is refused
+	// with an error that matches [store.ErrRefused]. 0: a node does not vote for the TTL of the request. This is
+	// right if all clients use the same TTL for one name.
 	LongestLease time.Duration
 
-	// Durable says that the nodes have confirmed nothing that a restart can lose, as
-	// Redis with appendonly yes and appendfsync always. Then a restart excludes nobody.
+	// Durable says that the nodes have confirmed nothing that a restart can lose, as Redis with appendonly yes and
+	// appendfsync always. Then a restart excludes no node.
 	Durable bool
 
-	// Fresh says that no client has used these nodes before this handle. Then they
-	// vote at once, although they may just have started. It is for the first start
-	// of a new site. On a handle that is opened while others hold locks, a node
-	// that has just lost its data could let a second owner in.
+	// Fresh says that no client has used these nodes before this handle. Then they vote at once, although they may
+	// just have started. It is for the first start of a new site. On a handle that is opened while others hold
+	// locks, a node that has just lost its data could let a second owner in.
 	Fresh bool
 
 	// Own has Close close the nodes too. By default they stay the caller's.
 	Own bool
 }
 
-// Store is one handle on the locks of a set of nodes. It is safe for concurrent use.
+// Store is one handle on the locks of a set of nodes. It is safe for concurrent use. Owners and acquisition ids belong
+// to the handle: through another one, an owner does not re-enter a lock that it holds here, and an id is not known.
 type Store struct {
 	nodes []*node
 	need  int // a majority
@@ -77,7 +73,7 @@ type Store struct {
 	pulse     atomic.Int64 // how long the last round took
 	greeted   atomic.Bool  // the lives of a majority are known, for Options.Fresh
 	proposals proposals
-	entries   table
+	entries   *table
 	work      work
 	closed    atomic.Bool
 
@@ -91,17 +87,15 @@ var (
 	_ store.Lister  = (*Store)(nil)
 )
 
-// New returns a handle on the locks that the given stores keep together, with
-// default options. There have to be three or more, an odd number, all of them
-// [store.TokenRaiser]; every client has to be given the same ones, in any order.
-// They must be independent: what kills one must not kill another. A store that
-// is no [store.Incarnator] counts as one that never loses anything.
+// New returns a handle on the locks that the given stores keep together, with default options. There have to be three
+// or more, an odd number, all of them [store.TokenRaiser]; every client has to be given the same ones, in any order.
+// They must be independent: what kills one must not kill another. A store that is no [store.Incarnator] counts as one
+// that never loses anything.
 //
 // New sends nothing. The stores stay the caller's: close them after this one.
 func New(stores ...store.Store) (*Store, error) { return NewWithOptions(nil, stores...) }
 
-// NewWithOptions is New with options; nil means defaults. An error says which
-// option or store is invalid.
+// NewWithOptions is New with options; nil means defaults. An error says which option or store is invalid.
 func NewWithOptions(opts *Options, stores ...store.Store) (*Store, error) {
 	var o Options
 	if opts != nil {
@@ -115,7 +109,7 @@ func NewWithOptions(opts *Options, stores ...store.Store) (*Store, error) {
 	case o.LongestLease < 0:
 		return nil, fmt.Errorf("quorum: LongestLease %v is negative", o.LongestLease)
 	}
-	s := &Store{need: len(stores)/2 + 1, opts: o, min: minTTL}
+	s := &Store{need: len(stores)/2 + 1, opts: o, min: minTTL, entries: newTable(len(stores))}
 	s.proposals = proposals{ahead: make([]atomic.Int64, len(stores)), start: time.Now()}
 	s.work.base, s.work.cut = context.WithCancel(context.Background())
 	for i, inner := range stores {
@@ -135,8 +129,8 @@ func NewWithOptions(opts *Options, stores ...store.Store) (*Store, error) {
 // MinTTL implements [store.Store]: 100 ms, or the longest MinTTL of the nodes.
 func (s *Store) MinTTL() time.Duration { return s.min }
 
-// Close implements [store.Store]. Releases that are still on their way get a
-// second to arrive, after that they are cut off.
+// Close implements [store.Store]. Releases that are still on their way get a second to arrive, after that they are
+// cut off.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
@@ -192,8 +186,8 @@ func (s *Store) note(lease time.Duration) {
 	}
 }
 
-// exclusion is for how long a node that lost its data does not vote for a name with
-// that lease. Names with longer leases do not matter: a vote is for one name.
+// exclusion is for how long a node that lost its data does not vote for a name with that lease. Names with longer
+// leases do not matter: a vote is for one name.
 func (s *Store) exclusion(lease time.Duration) time.Duration {
 	if s.opts.Durable {
 		return 0
@@ -201,77 +195,39 @@ func (s *Store) exclusion(lease time.Duration) time.Duration {
 	return max(s.opts.LongestLease, lease)
 }
 
-// drift is how much the clock of a node may run ahead of ours in a lease: the
-// margin that a claim keeps from its end.
+// drift is how much the clock of a node may run ahead of ours in a lease: the margin that a claim keeps from its end.
 func drift(lease time.Duration) time.Duration { return lease/100 + 2*time.Millisecond }
 
-// work counts the goroutines of a handle, so that Close can wait for them and, in
-// the end, cut off what they wait for.
+// work counts the goroutines of a handle, so that Close can wait for them and, in the end, cut off what they wait for.
 type work struct {
 	base context.Context
 	cut  context.CancelFunc
+	all  sync.WaitGroup
 
 	mu     sync.Mutex
-	n      int
 	closed bool
-	idle   chan struct{} // closed when n reaches 0; nil when nobody waits
 }
 
 // spawn runs f on a goroutine, or returns false if the handle is closed.
 func (w *work) spawn(f func()) bool {
 	w.mu.Lock()
-	if w.closed {
-		w.mu.Unlock()
-		return false
+	defer w.mu.Unlock()
+	if !w.closed {
+		w.all.Go(f)
 	}
-	w.n++
-	w.mu.Unlock()
-	go func() {
-		defer w.end()
-		f()
-	}()
-	return true
+	return !w.closed
 }
 
 // also is spawn for a part of something that is counted already, which Close waits for.
-func (w *work) also(f func()) {
-	w.mu.Lock()
-	w.n++
-	w.mu.Unlock()
-	go func() {
-		defer w.end()
-		f()
-	}()
-}
-
-func (w *work) end() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.n--; w.n == 0 && w.idle != nil {
-		close(w.idle)
-		w.idle = nil
-	}
-}
+func (w *work) also(f func()) { w.all.Go(f) }
 
 // close refuses what is new, and cuts off what has not ended within d.
 func (w *work) close(d time.Duration) {
 	w.mu.Lock()
 	w.closed = true
-	idle := make(chan struct{})
-	if w.n == 0 {
-		close(idle)
-	} else {
-		w.idle = idle
-	}
 	w.mu.Unlock()
-	timer := time.NewTimer(d)
+	timer := time.AfterFunc(d, w.cut)
 	defer timer.Stop()
-	select {
-	case <-idle:
-		w.cut()
-		return
-	case <-timer.C:
-	}
+	w.all.Wait()
 	w.cut()
-	<-idle
 }

@@ -61,6 +61,7 @@ func suite(nodes int, votes, bubble bool) conformance.Suite {
 		New:    func(t testing.TB) store.Store { return over(t, nodes, votes) },
 		Peer:   func(t testing.TB, s store.Store) store.Store { return s.(*handle).peer(t) },
 		Unfair: true,
+		Apart:  true,
 		Bubble: bubble,
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,8 +12,7 @@ import (
 )
 
 const (
-	// firstRedial and lastRedial are the pauses before a server that cannot be
-	// reached is tried again.
+	// firstRedial and lastRedial are the pauses before a server that cannot be reached is tried again.
 	firstRedial = 50 * time.Millisecond
 	lastRedial  = 2 * time.Second
 	// stragglers is how long AwaitMajority waits for a minority that does not answer.
@@ -21,10 +21,9 @@ const (
 	hangUp = time.Second
 )
 
-// Redialer is a store whose server may be down when it is opened, as nodes of a quorum
-// may. It connects in the background, and goes on trying until it has; before that
-// all of its calls fail with an error that says why, as calls do when a server is
-// down. After that it passes calls on to the store. It is safe for concurrent use.
+// Redialer is a store whose server may be down when it is opened, as nodes of a quorum may. It connects in the
+// background, and goes on trying until it has; before that all of its calls fail with an error that says why, as
+// calls do when a server is down. After that it passes calls on to the store. It is safe for concurrent use.
 type Redialer struct {
 	open    func() (Dialed, error)
 	minTTL  time.Duration
@@ -57,9 +56,8 @@ type Dialed interface {
 	store.Incarnator
 }
 
-// Redial returns a handle on the store that open connects to, at once and whether or not it can be
-// reached. It calls open until that succeeds. MinTTL is that of the store, which is asked for it before
-// it is connected.
+// Redial returns a handle on the store that open connects to, at once and whether or not it can be reached. It calls
+// open until that succeeds. MinTTL is that of the store, which is asked for it before it is connected.
 func Redial(open func() (Dialed, error), minTTL time.Duration) *Redialer {
 	r := &Redialer{
 		open: open, minTTL: minTTL,
@@ -125,44 +123,38 @@ func (r *Redialer) now() (Dialed, error) {
 	return r.store, nil
 }
 
-// Acquire implements [store.Store].
-func (r *Redialer) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
+// pass calls f with the store, or returns why there is none.
+func pass[T any](r *Redialer, f func(Dialed) (T, error)) (value T, err error) {
 	s, err := r.now()
 	if err != nil {
-		return store.Grant{}, err
+		return value, err
 	}
-	return s.Acquire(ctx, req)
+	return f(s)
+}
+
+// Acquire implements [store.Store].
+func (r *Redialer) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
+	return pass(r, func(s Dialed) (store.Grant, error) { return s.Acquire(ctx, req) })
 }
 
 // Renew implements [store.Store].
 func (r *Redialer) Renew(ctx context.Context, holds []store.Ref) []error {
 	s, err := r.now()
-	if err != nil {
-		results := make([]error, len(holds))
-		for i := range results {
-			results[i] = err
-		}
-		return results
+	if err == nil {
+		return s.Renew(ctx, holds)
 	}
-	return s.Renew(ctx, holds)
+	return slices.Repeat([]error{err}, len(holds))
 }
 
 // Release implements [store.Store].
 func (r *Redialer) Release(ctx context.Context, ref store.Ref) error {
-	s, err := r.now()
-	if err != nil {
-		return err
-	}
-	return s.Release(ctx, ref)
+	_, err := pass(r, func(s Dialed) (struct{}, error) { return struct{}{}, s.Release(ctx, ref) })
+	return err
 }
 
 // RaiseToken implements [store.TokenRaiser].
 func (r *Redialer) RaiseToken(ctx context.Context, ref store.Ref, token uint64, tokens int) (uint64, error) {
-	s, err := r.now()
-	if err != nil {
-		return 0, err
-	}
-	return s.RaiseToken(ctx, ref, token, tokens)
+	return pass(r, func(s Dialed) (uint64, error) { return s.RaiseToken(ctx, ref, token, tokens) })
 }
 
 // Incarnation implements [store.Incarnator].
@@ -176,41 +168,27 @@ func (r *Redialer) Incarnation(ctx context.Context) (id string, age time.Duratio
 
 // Vote implements [store.Voter], if the store is one.
 func (r *Redialer) Vote(ctx context.Context, req store.Request, token uint64) (store.Vote, error) {
-	s, err := r.now()
-	if err != nil {
-		return store.Vote{}, err
-	}
-	if voter, ok := s.(store.Voter); ok {
-		return voter.Vote(ctx, req, token)
-	}
-	return store.Vote{}, store.ErrUnsupported
+	return pass(r, func(s Dialed) (store.Vote, error) {
+		if voter, ok := s.(store.Voter); ok {
+			return voter.Vote(ctx, req, token)
+		}
+		return store.Vote{}, store.ErrUnsupported
+	})
 }
 
 // Inspect implements [store.Store].
 func (r *Redialer) Inspect(ctx context.Context, name string) (store.State, error) {
-	s, err := r.now()
-	if err != nil {
-		return store.State{}, err
-	}
-	return s.Inspect(ctx, name)
+	return pass(r, func(s Dialed) (store.State, error) { return s.Inspect(ctx, name) })
 }
 
 // Break implements [store.Breaker].
 func (r *Redialer) Break(ctx context.Context, name string) (int, error) {
-	s, err := r.now()
-	if err != nil {
-		return 0, err
-	}
-	return s.Break(ctx, name)
+	return pass(r, func(s Dialed) (int, error) { return s.Break(ctx, name) })
 }
 
 // List implements [store.Lister].
 func (r *Redialer) List(ctx context.Context) ([]string, error) {
-	s, err := r.now()
-	if err != nil {
-		return nil, err
-	}
-	return s.List(ctx)
+	return pass(r, func(s Dialed) ([]string, error) { return s.List(ctx) })
 }
 
 // Listen implements [store.Store].
@@ -236,8 +214,8 @@ func (r *Redialer) Listen(sink func(store.Event)) (stop func()) {
 // MinTTL implements [store.Store].
 func (r *Redialer) MinTTL() time.Duration { return r.minTTL }
 
-// Close implements [store.Store]. If a connection is just being opened it waits
-// for that, a second at most; what is opened later is closed at once.
+// Close implements [store.Store]. If a connection is just being opened it waits for that, a second at most; what is
+// opened later is closed at once.
 func (r *Redialer) Close() error {
 	r.mu.Lock()
 	if r.closed {
@@ -260,8 +238,8 @@ func (r *Redialer) Close() error {
 	return nil
 }
 
-// AwaitMajority waits until each node has been tried once, or a majority is connected and the others
-// had their time. With no majority it returns the errors of all.
+// AwaitMajority waits until each node has been tried once, or a majority is connected and the others had their time.
+// With no majority it returns the errors of all.
 func AwaitMajority(nodes []*Redialer) error {
 	tried := make(chan *Redialer, len(nodes))
 	for _, n := range nodes {

@@ -3,66 +3,41 @@ package quorum
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock/store"
 )
 
-// Release implements [store.Store]. It takes a round trip to the quickest majority
-// of the nodes. Those that have not confirmed it are told again, in the background,
-// until they have or until nothing of the id can be alive there; the id is buried at
-// each node where an ask of it has no known outcome, though the majority's was known.
-// With fewer answers than a majority the error is [ErrNoQuorum], and the caller
-// repeats it.
+// Release implements [store.Store]. It takes a round trip to the quickest majority of the nodes. Nodes that have not
+// confirmed it are asked again, in the background, until they have or until nothing of the id can be alive there.
+// With fewer answers than a majority the error is [ErrNoQuorum], and the caller repeats it. Bury is kept by this
+// handle, through which alone the id can be asked for.
 func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 	_, err := during(ctx, s, func(detached context.Context) (struct{}, error) { return struct{}{}, s.release(detached, ctx, ref) })
 	return err
 }
 
 func (s *Store) release(ctx, caller context.Context, ref store.Ref) error {
-	e := s.entries.take(ref.ID, len(s.nodes))
-	defer s.entries.put(ref.ID, e)
-	if err := e.enter(s.work.base, caller); err != nil {
+	e := s.entries.take(key{ref.Name, ref.ID}, key{ref.Name, ref.Owner})
+	defer s.entries.put(e)
+	if err := e.o.enter(s.work.base, caller); err != nil {
 		return err
 	}
-	defer e.leave()
-	e.promise.keep()
-	e.mu.Lock()
-	e.released, e.granted, e.partial = true, false, false
-	e.mu.Unlock()
-
-	refs := make([]store.Ref, len(s.nodes))
-	for i := range refs {
-		refs[i] = ref
-		refs[i].Bury = ref.Bury || e.open(i)
-	}
-	c := &count{errs: make([]error, len(s.nodes))}
-	timeout := s.timeout(ref.TTL)
-	r := ask(ctx, s, timeout, s.nodes, func(ctx context.Context, n *node) (struct{}, error) {
+	defer e.o.leave()
+	refs := e.refs(ref, e.releasing(ref, lifetime(ref.TTL, ref.TTL)+s.timeout(ref.TTL)))
+	c := count{errs: s.silence()}
+	r := ask(ctx, s, s.timeout(ref.TTL), s.nodes, func(ctx context.Context, n *node) (struct{}, error) {
 		return struct{}{}, n.store.Release(ctx, refs[n.index])
 	})
-	for i := range c.errs {
-		c.errs[i] = errSilent
-	}
-	r.collect(context.Background(), func(a answer[struct{}]) { c.take(a.node.index, a.err) },
+	r.collect(func(a answer[struct{}]) { c.take(a.node.index, a.err) },
 		func(left int) bool { return c.done+c.lost >= s.need || c.done+c.lost+left < s.need })
-	known := c.done+c.lost >= s.need
-	r.rest(s, func(a answer[struct{}]) {
-		if known && a.err != nil && !errors.Is(a.err, store.ErrLost) {
-			s.later(e, a.node, refs[a.node.index])
-		}
-	})
-	if !known {
-		e.lasts(lifetime(ref.TTL, ref.TTL) + timeout)
+	if c.done+c.lost < s.need {
 		return s.verdict(c.errs)
 	}
-	e.bygone()
-	for i, err := range c.errs {
-		if err != nil && !errors.Is(err, store.ErrLost) {
-			if e.taint(i, lifetime(ref.TTL, ref.TTL)+timeout); !r.waiting[s.nodes[i]] { // else when it has answered
-				s.later(e, s.nodes[i], refs[i])
-			}
+	r.rest(s, func(a answer[struct{}]) { s.unless(a, refs) })
+	for i, n := range s.nodes {
+		if !r.waiting[n] {
+			s.unless(answer[struct{}]{node: n, err: c.errs[i]}, refs)
 		}
 	}
 	e.settle()
@@ -71,6 +46,38 @@ func (s *Store) release(ctx, caller context.Context, ref store.Ref) error {
 		return nil
 	}
 	return store.ErrLost
+}
+
+// unless has a node release in the background what it has not released yet.
+func (s *Store) unless(a answer[struct{}], refs map[int]store.Ref) {
+	if i := a.node.index; a.err != nil && !errors.Is(a.err, store.ErrLost) {
+		s.later(map[int]store.Ref{i: refs[i]})
+	}
+}
+
+// releasing notes that the id is being released, and returns its tries.
+func (e *entry) releasing(ref store.Ref, lasts time.Duration) map[int]*try {
+	e.t.mu.Lock()
+	defer e.t.mu.Unlock()
+	e.forgetEvents()
+	e.released, e.granted, e.partial, e.spent = true, false, false, true
+	e.lasts(lasts)
+	if ref.Bury {
+		e.buried = time.Now().Add(ref.TTL)
+	}
+	tries := make(map[int]*try)
+	for i, t := range e.tries {
+		tries[i] = t
+	}
+	return tries
+}
+
+// settle notes that a majority has released the id, and that the others have to.
+func (e *entry) settle() {
+	e.t.mu.Lock()
+	defer e.t.mu.Unlock()
+	e.end((*try).anything)
+	e.gone, e.until = true, time.Time{}
 }
 
 // count is what came of a call that nodes do or find nothing for.
@@ -89,62 +96,40 @@ func (c *count) take(i int, err error) {
 	}
 }
 
-// giveBack releases what a request has got in vain, at the nodes that it holds and
-// at more of them, and blocks until they have answered. A node that does not is one
-// whose vote for this id does not count any more: the release may arrive after
-// a later vote, and nobody would know. An id that was granted before keeps what it
-// has: this is a repeated request, which is harmless.
-func (s *Store) giveBack(ctx context.Context, e *entry, b *ballot, more ...*node) {
-	nodes := slices.Concat(b.held, more)
-	if e.inUse() || len(nodes) == 0 {
+// refs returns the releases of tries.
+func (e *entry) refs(ref store.Ref, ended map[int]*try) map[int]store.Ref {
+	e.t.mu.Lock()
+	defer e.t.mu.Unlock()
+	refs := make(map[int]store.Ref, len(ended))
+	for i, t := range ended {
+		ref.Bury = t.open()
+		refs[i] = e.ref(ref, t)
+	}
+	return refs
+}
+
+// free ends tries of a request that was not granted, and blocks until their nodes have released them: the caller is
+// about to say that the request has nothing, or to ask again. What is not confirmed in time goes on in the
+// background.
+func (s *Store) free(ctx context.Context, e *entry, req store.Request, which func(*try) bool) {
+	refs := e.refs(refOf(req), e.giveUp(which))
+	var nodes []*node
+	for i := range refs {
+		nodes = append(nodes, s.nodes[i])
+	}
+	if len(nodes) == 0 {
 		return
 	}
-	ref := refOf(b.req)
-	told := make(map[*node]bool)
-	r := ask(ctx, s, s.timeout(b.req.TTL), nodes, func(ctx context.Context, n *node) (struct{}, error) {
-		return struct{}{}, n.store.Release(ctx, ref)
+	r := ask(ctx, s, s.timeout(req.TTL), nodes, func(ctx context.Context, n *node) (struct{}, error) {
+		return struct{}{}, n.store.Release(ctx, refs[n.index])
 	})
-	r.collect(context.Background(), func(a answer[struct{}]) {
-		told[a.node] = a.err == nil || errors.Is(a.err, store.ErrLost)
-	}, func(int) bool { return false })
-	for _, n := range nodes {
-		if !told[n] {
-			s.later(e, n, ref)
-		}
-	}
+	r.collect(func(a answer[struct{}]) { s.unless(a, refs) }, never)
 }
 
-// bury ends an id that no majority can grant any more, because releases of it may still
-// arrive at too many nodes: whoever waits by it takes another. It is released, and
-// refused from then on, at all nodes, in the background.
-func (s *Store) bury(ctx context.Context, e *entry, b *ballot) {
-	e.mu.Lock()
-	e.released, e.granted, e.partial = true, false, false
-	e.mu.Unlock()
-	s.giveBack(ctx, e, b, b.queued...)
-	ref := refOf(b.req)
-	ref.Bury = true
-	for _, n := range s.nodes {
-		s.later(e, n, ref)
+// later has nodes release tries in the background, for as long as something of them may be alive.
+func (s *Store) later(refs map[int]store.Ref) {
+	for i, ref := range refs {
+		n := s.nodes[i]
+		n.chores.add(s, n, chore{ref, time.Now().Add(lifetime(ref.TTL, ref.TTL) + 2*s.timeout(ref.TTL))})
 	}
-}
-
-// forget buries an id that was refused for certain, at the nodes that had not been heard
-// when it was decided on: nobody will release it. An id that has a place will be released.
-func (s *Store) forget(e *entry, b *ballot, unheard []bool) {
-	ref := refOf(b.req)
-	ref.Bury = true
-	for i, n := range s.nodes {
-		if unheard[i] || errors.Is(b.errs[i], errSilent) {
-			s.later(e, n, ref)
-		}
-	}
-}
-
-// later has a node told in the background, whose vote for the id does not count from then
-// on, for as long as that may take.
-func (s *Store) later(e *entry, n *node, ref store.Ref) {
-	lasts := lifetime(ref.TTL, ref.TTL) + 2*s.timeout(ref.TTL)
-	e.taint(n.index, lasts+s.timeout(ref.TTL)) // the last try may have been sent at the end
-	n.chores.add(s, n, chore{ref, time.Now().Add(lasts)})
 }

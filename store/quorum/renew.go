@@ -3,151 +3,137 @@ package quorum
 import (
 	"context"
 	"errors"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock/store"
 )
 
-// Renew implements [store.Store]. A hold is renewed when a majority of the nodes
-// has renewed it, and lost when so many have lost it that there is no majority
-// left; anything else is [ErrNoQuorum]. It takes a round trip to the quickest
-// majority and blocks for the timeout of a node at most.
+// Renew implements [store.Store]. A hold is renewed when a majority of the nodes has renewed it, and lost when so
+// many have lost it that there is no majority left; anything else is [ErrNoQuorum]. It takes a round trip to the
+// quickest majority and blocks for the timeout of a node at most.
 //
-// A node that has lost a hold is given it again in the background, if at the same
-// time a majority has renewed it: nobody else can have a majority then, and no
-// majority comes of it, as there is one. A hold that a minority has is never
-// completed, for somebody may have held the lock in between.
+// A node that has lost a hold is given it again in the background, if at the same time a majority has renewed it:
+// nobody else can have a majority then, and no majority comes of it, as there is one. A hold that a minority has is
+// never completed, for somebody may have held the lock in between.
 func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
 	results := make([]error, len(holds))
-	fail := func(err error) []error {
-		for i := range results {
-			results[i] = err
+	renewed, err := during(ctx, s, func(ctx context.Context) ([]error, error) { return s.renew(ctx, holds), nil })
+	if err == nil {
+		return renewed
+	}
+	for i := range results {
+		results[i] = err
+	}
+	return results
+}
+
+// renewal is one hold of a batch, and what the nodes said of it.
+type renewal struct {
+	count
+	index int // in the batch
+	e     *entry
+	ref   store.Ref
+	sent  time.Time
+	tries []*try
+}
+
+// renew renews the holds of which the lease is not too long, and which this handle knows.
+func (s *Store) renew(ctx context.Context, holds []store.Ref) []error {
+	results := make([]error, len(holds))
+	var batch []*renewal
+	shortest := time.Duration(math.MaxInt64)
+	for i, ref := range holds {
+		if results[i] = s.tooLong(ref.TTL); results[i] != nil {
+			continue
 		}
+		e := s.entries.find(key{ref.Name, ref.ID})
+		if e == nil {
+			results[i] = store.ErrLost
+			continue
+		}
+		defer s.entries.put(e)
+		s.note(ref.TTL)
+		shortest = min(shortest, ref.TTL)
+		r := &renewal{count: count{errs: s.silence()}, index: i, e: e, ref: ref, sent: time.Now(), tries: e.renewing(ref.TTL + s.timeout(ref.TTL))}
+		batch = append(batch, r)
+	}
+	if len(batch) == 0 {
 		return results
 	}
-	if err := s.ready(ctx); err != nil || len(holds) == 0 {
-		return fail(err)
-	}
-	for _, ref := range holds {
-		if err := s.tooLong(ref.TTL); err != nil {
-			return s.renewShorter(ctx, holds)
+	s.askToRenew(ctx, batch, s.timeout(shortest))
+	lost := make([][]*renewal, len(s.nodes))
+	for _, r := range batch {
+		if results[r.index] = r.result(s); results[r.index] != nil {
+			continue
 		}
-	}
-	renewed, err := during(ctx, s, func(ctx context.Context) ([]error, error) { return s.renew(ctx, holds), nil })
-	if err != nil {
-		return fail(err)
-	}
-	return renewed
-}
-
-// renewShorter renews the holds of a batch whose leases are not too long.
-func (s *Store) renewShorter(ctx context.Context, holds []store.Ref) []error {
-	results := make([]error, len(holds))
-	var rest []store.Ref
-	for i, ref := range holds {
-		if results[i] = s.tooLong(ref.TTL); results[i] == nil {
-			rest = append(rest, ref)
-		}
-	}
-	renewed := s.Renew(ctx, rest)
-	for i := range results {
-		if results[i] == nil {
-			results[i], renewed = renewed[0], renewed[1:]
-		}
-	}
-	return results
-}
-
-// renewal is one batch, and what the nodes said of each hold.
-type renewal struct {
-	s      *Store
-	holds  []store.Ref
-	notes  []*entry // nil: another handle's
-	counts []count
-}
-
-func (s *Store) renew(ctx context.Context, holds []store.Ref) []error {
-	shortest := holds[0].TTL
-	notes := make([]*entry, len(holds))
-	for i, ref := range holds {
-		shortest = min(shortest, ref.TTL)
-		s.note(ref.TTL)
-		if e := s.entries.take(ref.ID, 0); e != nil {
-			e.prolong(ref.TTL)
-			s.entries.put(ref.ID, e)
-			notes[i] = e
-		}
-	}
-	b := &renewal{s, holds, notes, make([]count, len(holds))}
-	for i := range b.counts {
-		b.counts[i].errs = make([]error, len(s.nodes))
-		for k := range b.counts[i].errs {
-			b.counts[i].errs[k] = errSilent
-		}
-	}
-	r := ask(ctx, s, s.timeout(shortest), s.nodes, func(ctx context.Context, n *node) ([]error, error) {
-		return n.store.Renew(ctx, holds), nil
-	})
-	r.collect(context.Background(), b.take, b.enough)
-	results := make([]error, len(holds))
-	for i, c := range b.counts {
-		switch {
-		case c.done >= s.need:
-		case c.lost > len(s.nodes)-s.need, notes[i] != nil && notes[i].isGone():
-			results[i] = store.ErrLost
-		default:
-			results[i] = s.verdict(c.errs)
-		}
-	}
-	b.restore(ctx)
-	return results
-}
-
-func (b *renewal) take(a answer[[]error]) {
-	for i := range b.counts {
-		err := errors.New("quorum: the node answered for too few holds")
-		if i < len(a.value) {
-			err = a.value[i]
-		}
-		if e := b.notes[i]; err == nil && e != nil && e.isTainted(a.node.index) {
-			err = errTainted // it may be released there yet
-		}
-		b.counts[i].take(a.node.index, err)
-	}
-}
-
-func (b *renewal) enough(left int) bool {
-	for i := range b.counts {
-		c := &b.counts[i]
-		if c.done < b.s.need && c.done+left >= b.s.need {
-			return false
-		}
-	}
-	return true
-}
-
-// restore gives nodes back the holds that they alone have lost. One at a time: a
-// node that restarted takes part again sooner than all its holds could be needed.
-func (b *renewal) restore(ctx context.Context) {
-	lost := make([][]int, len(b.s.nodes))
-	some := false
-	for i, c := range b.counts {
-		for k, err := range c.errs {
-			if c.done >= b.s.need && errors.Is(err, store.ErrLost) {
-				lost[k], some = append(lost[k], i), true
+		for i, err := range r.errs {
+			if errors.Is(err, store.ErrLost) {
+				lost[i] = append(lost[i], r)
 			}
 		}
 	}
-	if !some {
-		return
+	s.restoreAll(ctx, lost)
+	return results
+}
+
+// renewing notes that the hold, if it is one, may be at nodes for d from now on, and returns the tries that it
+// consists of.
+func (e *entry) renewing(d time.Duration) []*try {
+	e.t.mu.Lock()
+	defer e.t.mu.Unlock()
+	e.lasts(d)
+	return slices.Clone(e.tries)
+}
+
+// askToRenew asks all nodes for all holds, until no answer can change a result.
+func (s *Store) askToRenew(ctx context.Context, batch []*renewal, timeout time.Duration) {
+	r := ask(ctx, s, timeout, s.nodes, func(ctx context.Context, n *node) ([]error, error) {
+		refs := make([]store.Ref, len(batch))
+		for i, r := range batch {
+			refs[i] = r.e.ref(r.ref, r.tries[n.index])
+		}
+		return n.store.Renew(ctx, refs), nil
+	})
+	r.collect(func(a answer[[]error]) {
+		for i, r := range batch {
+			err := errors.New("quorum: the node answered for too few holds")
+			if i < len(a.value) {
+				err = a.value[i]
+			}
+			r.take(a.node.index, err)
+		}
+	}, func(left int) bool {
+		return !slices.ContainsFunc(batch, func(r *renewal) bool { return r.done < s.need && r.done+left >= s.need })
+	})
+}
+
+// result is what came of one hold. One that was released meanwhile is lost, whichever nodes had renewed it before.
+func (r *renewal) result(s *Store) error {
+	s.entries.mu.Lock()
+	defer s.entries.mu.Unlock()
+	switch {
+	case r.done >= s.need && !r.e.gone:
+		r.e.prolong(r.sent.Add(r.ref.TTL))
+		return nil
+	case r.lost > len(s.nodes)-s.need, r.e.gone:
+		r.e.granted, r.e.spent = false, r.e.spent || r.e.granted
+		return store.ErrLost
 	}
-	for k, n := range b.s.nodes {
-		if len(lost[k]) == 0 {
+	return s.verdict(r.errs)
+}
+
+// restoreAll gives nodes back the holds that they alone have lost, one at a time: a node that restarted takes part
+// again sooner than all its holds could be needed.
+func (s *Store) restoreAll(ctx context.Context, lost [][]*renewal) {
+	for i, n := range s.nodes {
+		if len(lost[i]) == 0 {
 			continue
 		}
-		b.s.work.also(func() {
-			for _, i := range lost[k] {
-				if b.s.work.base.Err() != nil || !b.s.restoreRenewed(ctx, n, b.holds[i]) {
+		s.work.also(func() {
+			for _, r := range lost[i] {
+				if err := s.restore(ctx, n, r.e, r.ref.TTL); s.work.base.Err() != nil || err != nil && !certain(err) {
 					return
 				}
 			}
@@ -155,20 +141,8 @@ func (b *renewal) restore(ctx context.Context) {
 	}
 }
 
-// restoreRenewed gives a node a hold that a majority has just renewed. It reports whether
-// the node answered.
-func (s *Store) restoreRenewed(ctx context.Context, n *node, ref store.Ref) bool {
-	e := s.entries.take(ref.ID, 0)
-	if e == nil {
-		return true // another handle's
-	}
-	defer s.entries.put(ref.ID, e)
-	err := s.restore(ctx, n, e, ref.TTL)
-	return err == nil || certain(err)
-}
-
-// isMissing reports whether a node with that answer lacks a hold that a majority has. A
-// request that has timed out may be on its way yet; the next renewal looks after it.
+// isMissing reports whether a node with that answer lacks a hold that a majority has. A request that has timed out
+// may be on its way yet; the next renewal looks after it.
 func isMissing(err error) bool {
 	return err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
 }
@@ -176,10 +150,9 @@ func isMissing(err error) bool {
 // completions is how often a node that lacks a new hold is asked for it.
 const completions = 4
 
-// complete asks nodes that lack a hold for it, in the background, right after a majority
-// has granted it: while only a bare majority has the hold, one of its nodes that loses
-// the hold would let another owner in. A node where another request has the lock is
-// asked again, because that request gives it back soon.
+// complete asks nodes that lack a hold for it, in the background, right after a majority has granted it: while only a
+// bare majority has the hold, one of its nodes that loses the hold would let another owner in. A node where another
+// request has the lock is asked again, because that request gives it back soon.
 func (s *Store) complete(ctx context.Context, e *entry, missing []*node) {
 	for _, n := range missing {
 		s.work.also(func() {
@@ -206,12 +179,12 @@ func (s *Store) sleep(d time.Duration) bool {
 	}
 }
 
-// restore asks a node for a hold that it lacks, with the token that the hold has, for the
-// given lease; 0 means that of the request. A majority must have the hold. The error is
-// that of the node, or nil if there was nothing to ask for.
+// restore asks a node for a hold that it lacks, with the token that the hold has, for the given lease; 0 means that
+// of the request. A majority must have the hold. The error is that of the node, or nil if there was nothing to ask
+// for.
 func (s *Store) restore(ctx context.Context, n *node, e *entry, lease time.Duration) error {
-	req, token, done := e.resending(n.index)
-	if done == nil {
+	t, req, token := e.resending(n.index)
+	if t == nil {
 		return nil
 	}
 	if lease > 0 {
@@ -221,21 +194,12 @@ func (s *Store) restore(ctx context.Context, n *node, e *entry, lease time.Durat
 	defer cancel()
 	defer context.AfterFunc(s.work.base, cancel)()
 	req.Queue = false
+	req = e.asked(req, t)
 	g, err := n.store.Acquire(ctx, req)
-	done(err == nil || certain(err))
+	e.told(t, g.Held, err)
 	// As with each vote that counts, the node has to have reserved all.
 	if err == nil && g.Held && (g.Token < token || g.Short > 0) {
 		_, err = n.raiser.RaiseToken(ctx, refOf(req), max(token, g.Token+1), req.Tokens)
 	}
 	return err
-}
-
-// prolong notes that the hold, if it is one, may last for d from now on.
-func (e *entry) prolong(d time.Duration) {
-	e.lasts(d)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if ends := time.Now().Add(d); ends.After(e.ends) {
-		e.ends = ends
-	}
 }

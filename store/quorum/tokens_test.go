@@ -3,9 +3,13 @@ package quorum_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dlock-go/dlock/internal/faultstore"
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/memory"
+	"github.com/dlock-go/dlock/store/quorum"
 )
 
 // ahead has node i issue greater tokens than the others.
@@ -20,29 +24,29 @@ func (s *site) ahead(i int) {
 
 // unequal holds the lock, with a token that nodes 0 and 1 have agreed on; node 2, which
 // was late, gave it a greater one.
-func (s *site) unequal() (token uint64) {
+func (s *site) unequal() (a *client, token uint64) {
 	s.t.Helper()
 	s.ahead(2)
-	a := s.client()
-	a.links[2].On(faultstore.Acquire, faultstore.Every, faultstore.DelayRequest(time.Second))
+	a = s.client()
+	off := a.links[2].On(faultstore.Acquire, faultstore.Every, faultstore.DelayRequest(time.Second))
 	token = s.hold(a, request("a", 1)).Token
+	off()
 	time.Sleep(2 * time.Second)
 	want(s.t, "holders at node 2", s.holders(2), "a")
-	return token
+	return a, token
 }
 
-// TestTokenOfReentry: who takes a lock again through another handle is given the token
-// that his hold has, also where a node that was late has another one, greater, and one
-// of those that have agreed on it fails at first.
+// TestTokenOfReentry: an owner that takes a lock again is given the token of its hold, also where a node that was
+// late has a greater one, and one of those that have agreed on it fails.
 func TestTokenOfReentry(t *testing.T) {
 	for name, fault := range map[string]faultstore.Fault{
 		"cut": faultstore.DropReply(), "cut before": faultstore.DropRequest(), "silent": faultstore.MuteReply(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, 3, func(s *site) {
-				token, b := s.unequal(), s.client()
-				b.links[0].On(faultstore.Acquire, faultstore.Nth(1), fault)
-				g := s.hold(b, request("a", 2))
+				a, token := s.unequal()
+				a.links[0].On(faultstore.Acquire, faultstore.Every, fault)
+				g := s.hold(a, request("a", 2))
 				want(t, "token", g.Token, token)
 				want(t, "holds", g.Holds, 2)
 			})
@@ -50,29 +54,68 @@ func TestTokenOfReentry(t *testing.T) {
 	}
 }
 
-// TestTokenOfReentryWithoutANode: if it does not come back, the hold gets a greater one.
-func TestTokenOfReentryWithoutANode(t *testing.T) {
+// TestTokenOfReentryWithoutAMajority: where fewer nodes than a majority say that they know the hold, the re-entry
+// gets a greater token: the hold may be lost, and another owner may have had a token since.
+func TestTokenOfReentryWithoutAMajority(t *testing.T) {
 	inBubble(t, 3, func(s *site) {
-		token, b := s.unequal(), s.client()
-		b.cut(down, 0)
-		if g := s.hold(b, request("a", 2)); g.Token <= token {
-			t.Errorf("token %d after %d", g.Token, token)
+		a, b := s.client(), s.client()
+		token := s.hold(a, request("a", 1)).Token
+		for _, n := range s.nodes[:2] {
+			n.Break(bg, "n")
 		}
-		want(t, "asks", b.links[1].Count(faultstore.Acquire), 2)
+		b.cut(down, 2)
+		other := s.hold(b, request("b", 1)).Token
+		s.release(b, request("b", 1))
+		if g := s.hold(a, request("a", 2)); g.Token <= other || other <= token {
+			t.Errorf("tokens %d, %d and then %d", token, other, g.Token)
+		}
 	})
 }
 
-// TestTokenOfReentryInShortTime: nobody is asked again where the call would end first.
-func TestTokenOfReentryInShortTime(t *testing.T) {
-	inBubble(t, 3, func(s *site) {
-		s.unequal()
-		b := s.client()
-		b.cut(faultstore.Mute(), 0) // for half a second each time
-		ctx, cancel := context.WithTimeout(bg, 1900*time.Millisecond)
-		defer cancel()
-		if g, err := b.Acquire(ctx, request("a", 2)); err != nil || !g.Held {
-			t.Errorf("got %+v, %v", g, err)
-		}
-		want(t, "asks", b.links[1].Count(faultstore.Acquire), 1)
-	})
+// own is a node that gives tokens of its own only, as a store may.
+type own struct{ *memory.Store }
+
+func (n own) Vote(ctx context.Context, req store.Request, _ uint64) (v store.Vote, err error) {
+	if v.Grant, err = n.Acquire(ctx, req); err == nil && v.Grant.Held {
+		v.Life, v.Age, v.Err = n.Incarnation(ctx)
+	}
+	return v, err
+}
+
+// TestTokenAfterALateRelease: a node that has not released an earlier hold of the owner answers with its token. The new
+// hold gets a greater one.
+func TestTokenAfterALateRelease(t *testing.T) {
+	for _, mode := range []store.Mode{store.Exclusive, store.Shared} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &site{t: t}
+			var links []*faultstore.Store
+			var stores []store.Store
+			for range 3 {
+				n := memory.New()
+				link := faultstore.New(own{n})
+				s.nodes, links, stores = append(s.nodes, n), append(links, link), append(stores, link)
+			}
+			q, err := quorum.New(stores...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := &client{q, links}
+			s.ahead(0)
+			first, second := request("a", 1), request("a", 2)
+			first.Mode, first.Tokens, second.Mode = mode, 50, mode
+			heal := a.cut(down, 2)
+			token := s.hold(a, first).Token
+			synctest.Wait()
+			heal()
+			off := links[0].On(faultstore.Release, faultstore.Every, down)
+			s.release(a, first)
+			heal = a.cut(down, 1)
+			if g := s.hold(a, second); g.Token < token+50 || g.Holds != 1 {
+				t.Errorf("%v: token %d, %d holds, after %d to %d", mode, g.Token, g.Holds, token, token+49)
+			}
+			off()
+			heal()
+			q.Close()
+		})
+	}
 }

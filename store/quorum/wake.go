@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/store"
@@ -10,10 +9,9 @@ import (
 
 type sink struct{ call func(store.Event) }
 
-// Listen implements [store.Store]. Its events never grant: one with an id says
-// that a majority of the nodes has granted the request, or that some have and the
-// others do not follow, and the request has to be asked again. The token does not
-// exist before the nodes have agreed on it. Sinks run on goroutines of the nodes.
+// Listen implements [store.Store]. Its events never grant: one with an id says that a majority of the nodes has
+// granted the request, or that some have and the others do not follow, and the request has to be asked again. The
+// token does not exist before the nodes have agreed on it. Sinks run on goroutines of the nodes.
 func (s *Store) Listen(call func(store.Event)) (stop func()) {
 	k := &sink{call}
 	s.mu.Lock()
@@ -43,64 +41,45 @@ func (s *Store) emit(e store.Event) {
 	}
 }
 
-// promise is the events of one id since it was last asked for: it is to be woken
-// when a majority of the nodes has granted it, or a little later if only some have.
-type promise struct {
-	mu    sync.Mutex
-	nodes map[int]bool
-	timer *time.Timer
+// forgetEvents is for a request that is being asked again, or is over. The caller has the mutex.
+func (e *entry) forgetEvents() {
+	if e.timer != nil {
+		e.timer.Stop()
+	}
+	e.events, e.timer = nil, nil
 }
 
-// keep forgets the events, for the request is being asked again or is over.
-func (p *promise) keep() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.timer != nil {
-		p.timer.Stop()
-	}
-	p.nodes, p.timer = nil, nil
-}
-
-// add notes an event, and has wake called after d unless that many nodes have
-// sent one before; it reports whether they have.
-func (p *promise) add(i, need int, d time.Duration, wake func()) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.nodes == nil {
-		p.nodes = make(map[int]bool)
-		p.timer = time.AfterFunc(d, wake)
-	}
-	p.nodes[i] = true
-	if len(p.nodes) != need {
-		return false
-	}
-	p.timer.Stop()
-	return true
-}
-
-// heard takes an event of a node. The grants of a majority follow each other
-// closely. If they do not, others were first in line at other nodes; then the
-// one who asks soonest gives way, so the moment is random.
+// heard takes an event of a node. A request is to be asked again when a majority of the nodes has granted it: their
+// grants follow each other closely. If they do not, other requests were first in line at other nodes. Then the one
+// that asks soonest gives way, so the moment is random.
 func (s *Store) heard(n *node, event store.Event) {
 	if event.ID == "" {
 		s.emit(event)
 		return
 	}
-	e := s.entries.take(event.ID, 0)
-	if e == nil {
-		return
+	if id := s.entries.hear(event.ID, n.index, s.need, s.moment()+rand.N(2*s.moment()), s.emit); id != "" {
+		s.emit(store.Event{ID: id})
 	}
-	defer s.entries.put(event.ID, e)
-	e.mu.Lock()
-	waits := !e.granted && !e.released
-	e.mu.Unlock()
-	if !waits {
-		return
+}
+
+// hear notes an event of node i for a try. It returns the id to wake if it is the last of need, and has the id woken
+// after d if it is the first.
+func (t *table) hear(try string, i, need int, d time.Duration, emit func(store.Event)) (wake string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.waiting[try]
+	if e == nil || e.granted || e.released {
+		return ""
 	}
-	wake := func() { s.emit(store.Event{ID: event.ID}) }
-	if e.promise.add(n.index, s.need, s.moment()+rand.N(2*s.moment()), wake) {
-		wake()
+	if e.events == nil {
+		e.events = make(map[int]bool)
+		e.timer = time.AfterFunc(d, func() { emit(store.Event{ID: e.key.of}) })
 	}
+	if e.events[i] = true; len(e.events) != need {
+		return ""
+	}
+	e.timer.Stop()
+	return e.key.of
 }
 
 // moment is the time in which the nodes would have followed each other.

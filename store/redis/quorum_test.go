@@ -82,6 +82,7 @@ func TestConformanceQuorum(t *testing.T) {
 					}
 				},
 				Unfair: true,
+				Apart:  true,
 				TTL:    400 * time.Millisecond,
 				// More would keep each other from answering within a lease, and be repeated.
 				Parallel: 6,

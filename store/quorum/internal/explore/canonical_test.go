@@ -30,8 +30,10 @@ func (s *state) numbers() (f form) {
 	f.rest = uint64(s.losses)<<16 | uint64(s.restarts)<<8 | uint64(s.reported)
 	for n := range s.nodes {
 		d, p := &s.nodes[n], packer{}
-		p.put(d.token, 6)
-		p.put(d.left, 6)
+		for id := range ids {
+			p.put(d.token[id], 6)
+			p.put(d.left[id], 6)
+		}
 		p.put(d.counter, 6)
 		p.put(d.young, 6)
 		p.flag(d.lost)
@@ -45,6 +47,7 @@ func (s *state) numbers() (f form) {
 		p.put(k.age, 6)
 		p.put(k.claim, 6)
 		p.put(k.token, 6)
+		p.flag(k.won)
 		for _, token := range k.proposed {
 			p.put(token, 6)
 		}
@@ -63,7 +66,7 @@ func (k *client) between(c, n int, d *node) uint64 {
 	p.put(uint8(k.known[n]), 2)
 	p.put(uint8(k.before[n]), 2)
 	p.put(k.barred[n], 6)
-	for _, s := range []set{k.sure, k.lost, k.commits, k.extends} {
+	for _, s := range []set{k.beside, k.sure, k.lost, k.commits, k.extends} {
 		p.flag(s.has(n))
 	}
 	for id := range ids {

@@ -24,6 +24,7 @@ func (w World) client(s *state, c int, visit func(step, *state)) {
 	case agreeing:
 		if k.sure.count() >= w.need() {
 			do("reports the grant", func(k *client) {
+				k.won = w.Without.Tries && (k.won || k.id == 0)
 				if k.phase, k.claim, k.commits = holding, w.validity(k.age), 0; k.claim == 0 {
 					k.leave() // too late
 				}
@@ -68,13 +69,16 @@ func (w World) elect(k *client, votes set) {
 			greatest = token
 		}
 	}
+	if votes&k.beside != 0 && !w.Without.Passed {
+		greatest = max(k.votes[0], k.votes[1], k.votes[2]) + w.span()
+	}
 	k.token, k.sure = greatest, k.giving(greatest)
 	for n, token := range k.votes {
 		if token > 0 && token < greatest && k.sure.count() < w.need() {
 			k.commits = k.commits.with(n)
 		}
 	}
-	k.votes = [nodes]uint8{}
+	k.votes, k.beside = [nodes]uint8{}, 0
 	if w.Without.Commit {
 		k.commits, k.sure = 0, votes
 	}
@@ -93,7 +97,7 @@ func (k *client) giving(token uint8) (same set) {
 // leave releases everywhere, and ends the attempt.
 func (k *client) leave() {
 	left := client{id: k.id + 1, renewals: k.renewals, known: k.known, barred: k.barred, asks: k.asks, releases: k.releases, restores: k.restores,
-		steps: k.steps, proposed: k.proposed}
+		steps: k.steps, proposed: k.proposed, won: k.won}
 	left.releases[k.id] = all
 	*k = left
 }

@@ -7,7 +7,8 @@
 //
 // Each guard of the protocol can be taken away, and then what it is there for is
 // found, with the shortest way to it. That shows that the world is not too small.
-// Time has no end in it, and a client that gave up or released has another go.
+// Time has no end in it. A client that gave up or released may have another attempt, with another id at the
+// nodes. What the earlier attempt left at a node makes the later one a re-entry there.
 // States that differ by the numbers of nodes and clients alone are one state.
 //
 // It is a model of the protocol, not the store itself: the store's own tests and the

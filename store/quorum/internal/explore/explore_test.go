@@ -24,6 +24,8 @@ func TestNothingIsFound(t *testing.T) {
 		"proposals, a message lost":  {Clients: 2, Attempts: 1, Lease: 2, Losses: 1, Proposals: 2},
 		"proposals, a node restarts": {Clients: 2, Attempts: 1, Lease: 2, Restarts: 1, Proposals: 2, Fresh: true},
 		"proposals, renewal":         {Clients: 2, Attempts: 1, Lease: 2, Renewals: 1, Proposals: 2},
+		"a second attempt":           {Clients: 1, Attempts: 2, Lease: 3, Ahead: 2},
+		"an attempt given up":        {Clients: 2, Attempts: 2, Left: true, Lease: 2, Ahead: 1, Proposals: 1},
 		"three clients":              {Clients: 3, Attempts: 1, Lease: 2, Ahead: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -32,12 +34,13 @@ func TestNothingIsFound(t *testing.T) {
 		})
 	}
 	for name, w := range map[string]World{
-		"longer leases":              {Clients: 2, Attempts: 1, Lease: 3, Losses: 1, Restarts: 1, Ahead: 2, Proposals: 2},
-		"two restarts":               {Clients: 2, Attempts: 1, Lease: 2, Restarts: 2, Fresh: true, Proposals: 2},
-		"renewal and a restart":      {Clients: 2, Attempts: 1, Lease: 3, Renewals: 1, Restarts: 1, Proposals: 2},
-		"steps and a restart":        {Clients: 2, Attempts: 1, Lease: 2, Losses: 1, Restarts: 1, Proposals: 2, Steps: true, Span: 2},
-		"two attempts":               {Clients: 2, Attempts: 2, Lease: 2, Ahead: 1, Proposals: 1},
-		"three clients that propose": {Clients: 3, Attempts: 1, Lease: 2, Proposals: 2},
+		"longer leases":               {Clients: 2, Attempts: 1, Lease: 3, Losses: 1, Restarts: 1, Ahead: 2, Proposals: 2},
+		"two restarts":                {Clients: 2, Attempts: 1, Lease: 2, Restarts: 2, Fresh: true, Proposals: 2},
+		"renewal and a restart":       {Clients: 2, Attempts: 1, Lease: 3, Renewals: 1, Restarts: 1, Proposals: 2},
+		"steps and a restart":         {Clients: 2, Attempts: 1, Lease: 2, Losses: 1, Restarts: 1, Proposals: 2, Steps: true, Span: 2},
+		"two attempts":                {Clients: 2, Attempts: 2, Lease: 2, Ahead: 1, Proposals: 1},
+		"three clients, one given up": {Clients: 3, Attempts: 2, Left: true, Lease: 2},
+		"three clients that propose":  {Clients: 3, Attempts: 1, Lease: 2, Proposals: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if os.Getenv("DLOCK_PROVE") == "" {
@@ -82,10 +85,12 @@ func TestEachGuardIsNeeded(t *testing.T) {
 		"a proposal for a lost counter":      {World{Clients: 2, Attempts: 1, Lease: 2, Restarts: 1, Proposals: 2, Fresh: true, Without: Guards{Counter: true}}, order},
 		"a proposal without commit":          {World{Clients: 2, Attempts: 1, Lease: 2, Ahead: 1, Proposals: 1, Without: Guards{Commit: true}}, order},
 		"a span that is not reserved":        {World{Clients: 2, Attempts: 1, Lease: 2, Proposals: 2, Span: 2, Without: Guards{Reserve: true}}, order},
+		"attempts that share an id":          {World{Clients: 2, Attempts: 2, Left: true, Lease: 2, Without: Guards{Tries: true}}, two},
+		"a token of an attempt before":       {World{Clients: 1, Attempts: 2, Lease: 3, Ahead: 2, Without: Guards{Passed: true}}, order},
 		"proposals without exclusion":        {World{Clients: 2, Attempts: 1, Lease: 2, Restarts: 1, Proposals: 1, Without: Guards{Exclusion: true}}, two},
 	} {
 		t.Run(name, func(t *testing.T) {
-			slow(t, x.world.Without.Margin || x.world.Without.Seed)
+			slow(t, x.world.Without.Margin || x.world.Without.Seed || x.world.Without.Tries)
 			r := x.world.Explore(enough)
 			t.Log(r)
 			if !strings.Contains(r.Broken, x.want) {

@@ -12,14 +12,15 @@ func (w World) messages(s *state, c int, visit func(step, *state)) {
 					to := &t.clients[c]
 					to.asks[id] = to.asks[id].without(n)
 					d := &t.nodes[n]
-					token, young := w.grant(d, c, id, to.proposed[id]), d.young
+					token, young := w.grant(d, c, w.at(to, id), to.proposed[id]), d.young
+					beside := d.ids.count() > 1
 					return func() {
 						switch {
 						case token == 0:
 						case w.Steps:
 							to.steps[id] = to.steps[id].with(n)
 						default:
-							w.vote(to, n, id, token, young)
+							w.vote(to, n, id, token, young, beside)
 						}
 					}
 				})
@@ -28,23 +29,26 @@ func (w World) messages(s *state, c int, visit func(step, *state)) {
 				w.send(s, step{"second step", int8(c), int8(n), int8(id), int8(k.proposed[id])}, visit, func(t *state) func() {
 					to, d := &t.clients[c], &t.nodes[n]
 					to.steps[id] = to.steps[id].without(n)
+					beside := d.ids.count() > 1
 					var token uint8
-					if d.holds(c, id) {
-						w.raise(d, to.proposed[id])
-						token = d.token
+					if at := w.at(to, id); d.holds(c, at) {
+						if !beside {
+							w.raise(d, at, to.proposed[id])
+						}
+						token = d.token[at]
 					}
 					young := d.young
-					return func() { w.vote(to, n, id, token, young) }
+					return func() { w.vote(to, n, id, token, young, beside) }
 				})
 			}
 			if k.releases[id].has(n) {
 				w.send(s, step{"release", int8(c), int8(n), int8(id), -1}, visit, func(t *state) func() {
 					to := &t.clients[c]
 					to.releases[id] = to.releases[id].without(n)
-					if d := &t.nodes[n]; d.holds(c, id) {
-						d.free()
+					if d := &t.nodes[n]; d.holds(c, w.at(to, id)) {
+						d.free(w.at(to, id))
 					}
-					t.nodes[n].buried[c][id] = true
+					t.nodes[n].buried[c][id] = !w.Without.Tries
 					return nil
 				})
 			}
@@ -52,7 +56,7 @@ func (w World) messages(s *state, c int, visit func(step, *state)) {
 				w.send(s, step{"restoration", int8(c), int8(n), int8(id), -1}, visit, func(t *state) func() {
 					to := &t.clients[c]
 					to.restores[id] = to.restores[id].without(n)
-					w.grant(&t.nodes[n], c, id, 0)
+					w.grant(&t.nodes[n], c, w.at(to, id), 0)
 					return nil
 				})
 			}
@@ -61,10 +65,11 @@ func (w World) messages(s *state, c int, visit func(step, *state)) {
 			w.send(s, step{"raising", int8(c), int8(n), int8(k.id), int8(k.token)}, visit, func(t *state) func() {
 				to, d := &t.clients[c], &t.nodes[n]
 				to.commits = to.commits.without(n)
-				ok := d.holds(c, to.id)
+				at := w.at(to, to.id)
+				ok := d.holds(c, at)
 				if ok {
-					w.raise(d, to.token)
-					ok = d.token == to.token
+					w.raise(d, at, to.token)
+					ok = d.token[at] == to.token
 				}
 				return func() {
 					if ok {
@@ -77,9 +82,10 @@ func (w World) messages(s *state, c int, visit func(step, *state)) {
 			w.send(s, step{"renewal", int8(c), int8(n), int8(k.id), -1}, visit, func(t *state) func() {
 				to, d := &t.clients[c], &t.nodes[n]
 				to.extends = to.extends.without(n)
-				ok := d.holds(c, to.id)
+				at := w.at(to, to.id)
+				ok := d.holds(c, at)
 				if ok {
-					d.left = uint8(w.Lease)
+					d.left[at] = uint8(w.Lease)
 				}
 				return func() {
 					if ok {
@@ -121,12 +127,14 @@ func (w World) send(s *state, what step, visit func(step, *state), arrive func(*
 }
 
 // vote notes a node's vote, if the request is still waited for.
-func (w World) vote(k *client, n int, id, token, young uint8) {
+func (w World) vote(k *client, n int, id, token, young uint8, beside bool) {
 	if k.phase != voting || k.id != id {
 		return
 	}
 	if w.judgeLife(k, n, young) {
-		k.votes[n] = token
+		if k.votes[n] = token; beside {
+			k.beside = k.beside.with(n)
+		}
 	}
 }
 

@@ -18,10 +18,10 @@ type state struct {
 }
 
 type node struct {
-	owner   uint8 // client + 1; 0: free
-	id      uint8 // which attempt of the owner
-	token   uint8 // of the hold
-	left    uint8 // of the lease
+	owner   uint8      // client + 1; 0: free
+	ids     set        // which attempts of the owner hold
+	token   [ids]uint8 // of each hold
+	left    [ids]uint8 // of the lease of each
 	counter uint8
 	lost    bool  // the counter, which then is what the clock says
 	young   uint8 // how long until it has been up for a lease
@@ -56,6 +56,8 @@ type client struct {
 	claim    uint8 // what is left of it
 	token    uint8
 	votes    [nodes]uint8 // tokens
+	won      bool         // the first attempt was granted; without Tries only
+	beside   set          // nodes whose votes are beside a hold of another attempt
 	proposed [ids]uint8   // 0: nothing
 	known    [nodes]life
 	before   [nodes]life  // when it asked
@@ -92,7 +94,14 @@ const all set = 1<<nodes - 1
 func (w World) start() state {
 	s := state{losses: uint8(w.Losses), restarts: uint8(w.Restarts)}
 	s.nodes[0].counter = uint8(w.Ahead)
+	if w.Left {
+		s.clients[0].releases[0] = all
+		w.grant(&s.nodes[0], 0, 0, 0)
+	}
 	for c := range w.Clients {
+		if w.Left {
+			s.clients[c].id = 1
+		}
 		for n := range nodes {
 			if !w.Fresh || c < w.Clients-1 {
 				s.clients[c].known[n] = present
@@ -126,8 +135,10 @@ func (w World) next(s *state, visit func(step, *state)) {
 func (s *state) tick(lease uint8) {
 	for n := range s.nodes {
 		d := &s.nodes[n]
-		if down(&d.left); d.left == 0 {
-			d.free()
+		for id := range uint8(ids) {
+			if down(&d.left[id]); d.left[id] == 0 {
+				d.free(id)
+			}
 		}
 		down(&d.young)
 	}
@@ -149,14 +160,22 @@ func down(n *uint8) {
 	}
 }
 
-func (d *node) free() { d.owner, d.id, d.token, d.left = 0, 0, 0, 0 }
+// free ends the hold of an attempt, if it has one.
+func (d *node) free(id uint8) {
+	d.ids, d.token[id], d.left[id] = d.ids.without(int(id)), 0, 0
+	if d.ids == 0 {
+		d.owner = 0
+	}
+}
 
 // node is what may happen to node n by itself.
 func (w World) node(s *state, n int, visit func(step, *state)) {
-	if d := &s.nodes[n]; d.owner != 0 && d.left <= margin {
-		t := *s
-		t.nodes[n].free()
-		visit(step{"the lease ends early", int8(d.owner) - 1, int8(n), int8(d.id), -1}, &t)
+	for id := range uint8(ids) {
+		if d := &s.nodes[n]; d.ids.has(int(id)) && d.left[id] <= margin {
+			t := *s
+			t.nodes[n].free(id)
+			visit(step{"the lease ends early", int8(d.owner) - 1, int8(n), int8(id), -1}, &t)
+		}
 	}
 	if s.restarts == 0 {
 		return
@@ -179,41 +198,44 @@ func (w World) node(s *state, n int, visit func(step, *state)) {
 	visit(step{"it restarts empty", -1, int8(n), -1, -1}, &t)
 }
 
-// grant is rules 1 and 3 of the lock model, with a token that was proposed, if it was; 0: no.
+// grant is rules 1, 2 and 3 of the lock model, with a token that was proposed, if it was; 0: no.
 func (w World) grant(d *node, c int, id, proposed uint8) (token uint8) {
-	mine := d.holds(c, id)
-	if d.buried[c][id] || d.owner != 0 && !mine {
+	if d.buried[c][id] || d.owner != 0 && d.owner != uint8(c)+1 {
 		return 0
 	}
-	d.left = uint8(w.Lease)
-	if mine {
-		return d.token
+	d.left[id] = uint8(w.Lease)
+	switch {
+	case d.holds(c, id):
+		return d.token[id]
+	case d.owner != 0: // what another attempt has left makes it a re-entry
+		d.ids, d.token[id] = d.ids.with(int(id)), d.token[1-id]
+		return d.token[id]
 	}
-	d.owner, d.id, d.token = uint8(c)+1, id, d.counter+1
+	d.owner, d.ids, d.token[id] = uint8(c)+1, d.ids.with(int(id)), d.counter+1
 	above := proposed > d.counter && !d.lost
 	if above || proposed > 0 && (w.Without.Above || d.lost && w.Without.Counter) {
-		d.token = proposed
+		d.token[id] = proposed
 	}
-	w.reserve(d)
+	w.reserve(d, d.token[id])
 	d.lost = false
-	return d.token
+	return d.token[id]
 }
 
-// raise gives the hold a greater token.
-func (w World) raise(d *node, token uint8) {
-	if token > d.token {
-		d.token = token
-		w.reserve(d)
+// raise gives a hold a greater token.
+func (w World) raise(d *node, id, token uint8) {
+	if token > d.token[id] {
+		d.token[id] = token
+		w.reserve(d, token)
 	}
 }
 
-// reserve moves the counter to the end of the span of the hold's token.
-func (w World) reserve(d *node) {
-	end := d.token + w.span() - 1
+// reserve moves the counter to the end of the span of a token.
+func (w World) reserve(d *node, token uint8) {
+	end := token + w.span() - 1
 	if w.Without.Reserve {
-		end = d.token
+		end = token
 	}
 	d.counter = max(d.counter, end)
 }
 
-func (d *node) holds(c int, id uint8) bool { return d.owner == uint8(c)+1 && d.id == id }
+func (d *node) holds(c int, id uint8) bool { return d.owner == uint8(c)+1 && d.ids.has(int(id)) }

@@ -120,15 +120,16 @@ func (s *state) forget(w World) {
 		for id := range k.releases {
 			for n := range s.nodes {
 				d := &s.nodes[n]
-				over := k.id > uint8(id)
-				if d.buried[c][id] && !k.releases[id].has(n) { // nothing of it can be granted any more
+				at, over := w.at(k, uint8(id)), k.id > uint8(id)
+				more := w.Without.Tries && k.phase == idle && int(k.id) < w.Attempts // with the same id
+				if d.buried[c][id] && !k.releases[id].has(n) {                       // nothing of it can be granted any more
 					k.asks[id], k.restores[id] = k.asks[id].without(n), k.restores[id].without(n)
 				}
-				coming := k.asks[id].has(n) || k.restores[id].has(n)
-				if !coming && !d.holds(c, uint8(id)) && (over || k.phase != voting) { // nor is there a hold to change
+				coming := k.asks[id].has(n) || k.restores[id].has(n) || w.Without.Tries && (k.asks[0]|k.asks[1]).has(n)
+				if !coming && !d.holds(c, at) && (over || k.phase != voting) { // nor is there a hold to change
 					k.steps[id] = k.steps[id].without(n)
 				}
-				if over && !coming && !d.holds(c, uint8(id)) { // nor is there anything to release
+				if over && !coming && !more && !d.holds(c, at) { // nor is there anything to release
 					k.releases[id] = k.releases[id].without(n)
 				}
 				if !coming {

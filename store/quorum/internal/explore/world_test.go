@@ -3,10 +3,11 @@ package explore
 // World is what is explored.
 type World struct {
 	Clients  int
-	Attempts int // of each client, each with an id of its own
-	Lease    int // in ticks of the clock
-	Losses   int // messages, or their replies, that may be lost
-	Restarts int // of nodes, which lose what they know
+	Attempts int  // of each client, each with an id of its own
+	Left     bool // the first client has given up an attempt, which node 0 has granted, and each client has one more; of two
+	Lease    int  // in ticks of the clock
+	Losses   int  // messages, or their replies, that may be lost
+	Restarts int  // of nodes, which lose what they know
 
 	Renewals int  // of each client
 	Fresh    bool // the last client knows nothing of the nodes at first
@@ -30,6 +31,8 @@ type Guards struct {
 	Seed      bool // the counter of a node that restarted goes on, by its clock
 	Above     bool // a node gives a proposed token only if its counter is below
 	Counter   bool // a node that has lost its counter gives a token of its clock
+	Tries     bool // an attempt has another id at the nodes than the one before, which was not granted
+	Passed    bool // a token that a node gives beside a hold of another attempt is passed over
 	Reserve   bool // a token that was given moves the counter to the end of its span
 }
 
@@ -38,6 +41,14 @@ func (w World) need() int {
 		return nodes / 2
 	}
 	return nodes/2 + 1
+}
+
+// at is the id of an attempt at the nodes.
+func (w World) at(k *client, id uint8) uint8 {
+	if w.Without.Tries && !k.won {
+		return 0
+	}
+	return id
 }
 
 func (w World) span() uint8 { return uint8(max(w.Span, 1)) }

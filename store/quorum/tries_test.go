@@ -27,39 +27,40 @@ func (s *site) left(i int) (ids string) {
 	return ids
 }
 
-// TestRenewalWithoutTaintedNodes: a node at which a release of the id may still arrive
-// is no part of the majority that renews it.
-func TestRenewalWithoutTaintedNodes(t *testing.T) {
-	inBubble(t, 3, func(s *site) {
-		a, b := s.client(), s.client()
-		ra, rb := waiting(request("a", 1)), request("b", 1)
-		for _, n := range s.nodes[1:] {
-			n.Acquire(bg, rb)
-		}
-		// Node 0 is a's, who gives it back; that arrives much later.
-		arrive := make(chan struct{})
-		a.links[0].On(faultstore.Release, faultstore.Every, faultstore.HoldRequest(arrive))
-		s.refused(a, ra, nil)
-		s.refused(a, ra, nil)
-		for _, n := range s.nodes[1:] {
-			n.Release(bg, refOf(rb))
-		}
-		s.hold(a, ra)
-		until := time.Now().Add(lease)
-		a.cut(down, 2)
-		for range 4 {
-			time.Sleep(lease / 3)
-			if asked := time.Now(); s.renew(a, ra) == nil {
-				until = asked.Add(lease)
+// TestLateReleaseMissesALaterTry: a release of an earlier try that arrives when the request has been granted leaves the
+// hold as it is, also where its node is one of a bare majority.
+func TestLateReleaseMissesALaterTry(t *testing.T) {
+	for _, votes := range []bool{false, true} {
+		inBubble(t, 3, func(s *site) {
+			s.votes = votes
+			a, b := s.client(), s.client()
+			ra, rb := waiting(request("a", 1)), request("b", 1)
+			for _, n := range s.nodes[1:] {
+				n.Acquire(bg, rb)
 			}
-		}
-		want(t, "holders at node 0", s.holders(0), "a")
-		close(arrive)
-		synctest.Wait()
-		if s.hold(b, request("b", 2)); time.Now().Before(until) {
-			t.Errorf("granted to b while a holds for %v", time.Until(until))
-		}
-	})
+			// Node 0 is a's, which gives it back; that arrives much later.
+			arrive := make(chan struct{})
+			a.links[0].On(faultstore.Release, faultstore.Every, faultstore.HoldRequest(arrive))
+			s.refused(a, ra, nil)
+			s.refused(a, ra, nil)
+			for _, n := range s.nodes[1:] {
+				n.Release(bg, refOf(rb))
+			}
+			a.cut(down, 2)
+			s.hold(a, ra)
+			s.nodes[2].Break(bg, "n")
+			for range 4 {
+				time.Sleep(lease / 3)
+				if err := s.renew(a, ra); err != nil {
+					t.Fatalf("votes %v: renewal by the two nodes of the hold: %v", votes, err)
+				}
+			}
+			close(arrive)
+			synctest.Wait()
+			want(t, "holders at node 0", s.holders(0), "a")
+			s.refused(b, request("b", 2), store.ErrHeld)
+		})
+	}
 }
 
 // TestRenewalMeetsRelease: a renewal of which one node knew before the release and
@@ -84,56 +85,46 @@ func TestRenewalMeetsRelease(t *testing.T) {
 	})
 }
 
-// TestSpoiltIDIsGivenUp: an id of which releases may still arrive at a majority cannot be
-// granted. It is refused for good and nothing of it stays; another id of its owner is granted.
-func TestSpoiltIDIsGivenUp(t *testing.T) {
-	for name, fault := range map[string]faultstore.Fault{"in time": faultstore.DelayRequest(0), "late": faultstore.DelayRequest(2 * time.Second)} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, 3, func(s *site) {
-				a := s.client()
-				r, other := waiting(request("a", 1)), request("x", 1)
-				// All nodes are a's, and he cannot make sure of it; what two of them are told
-				// then arrives much later.
-				arrive := make(chan struct{})
-				for _, link := range a.links[:2] {
-					link.On(faultstore.Release, faultstore.Every, faultstore.HoldRequest(arrive))
-					link.On(faultstore.Incarnation, faultstore.Nth(1), down)
-				}
-				s.refused(a, r, quorum.ErrNoQuorum)
-				want(t, "left at node 2", s.left(2), "")
-
-				s.nodes[2].Acquire(bg, other)
-				a.links[2].On(faultstore.Acquire, faultstore.Every, fault)
-				s.refused(a, r, store.ErrLost)
-				time.Sleep(3 * time.Second)
-				s.nodes[2].Release(bg, refOf(other))
-				want(t, "left at node 2", s.left(2), "")
-
-				close(arrive)
-				time.Sleep(time.Second)
-				for i := range s.nodes {
-					want(t, "left", s.left(i), "")
-				}
-				s.hold(a, request("a", 2))
-			})
-		})
-	}
+// TestGrantWhileReleasesAreLate: releases of earlier tries that are still to arrive at a majority are no reason to refuse
+// the request, and leave nothing.
+func TestGrantWhileReleasesAreLate(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a := s.client()
+		r := waiting(request("a", 1))
+		// All nodes are a's, and it cannot make sure of that; what two of them are told then arrives much later.
+		arrive := make(chan struct{})
+		for _, link := range a.links[:2] {
+			link.On(faultstore.Release, faultstore.Every, faultstore.HoldRequest(arrive))
+			link.On(faultstore.Incarnation, faultstore.Nth(1), down)
+		}
+		s.refused(a, r, quorum.ErrNoQuorum)
+		want(t, "left at node 2", s.left(2), "")
+		token := s.hold(a, r).Token
+		close(arrive)
+		time.Sleep(time.Second)
+		want(t, "token of the repeated request", s.hold(a, r).Token, token)
+		s.release(a, r)
+		time.Sleep(time.Second)
+		for i := range s.nodes {
+			want(t, "left", s.left(i), "")
+		}
+	})
 }
 
-// TestSpoiltIDIsBuried: an ask of it that arrives after all releases gets nothing.
-func TestSpoiltIDIsBuried(t *testing.T) {
+// TestEndedTriesAreBuried: a request of an ended try that arrives after its release gets nothing.
+func TestEndedTriesAreBuried(t *testing.T) {
 	inBubble(t, 3, func(s *site) {
 		a := s.client()
 		r := waiting(request("a", 1))
 		heal := a.cut(faultstore.Mute(), 2)
 		for _, link := range a.links[:2] {
-			link.On(faultstore.Incarnation, faultstore.Nth(1), down)
-			link.On(faultstore.Release, faultstore.Nth(1), down)
-			link.On(faultstore.Acquire, faultstore.Nth(2), faultstore.DuplicateAfter(3*time.Second))
+			link.On(faultstore.Acquire, faultstore.Nth(1), faultstore.DelayRequest(3*time.Second))
 		}
 		s.refused(a, r, quorum.ErrNoQuorum)
-		s.refused(a, r, store.ErrLost)
 		heal()
+		if err := a.Release(bg, refOf(r)); !errors.Is(err, store.ErrLost) {
+			t.Errorf("release of a request that got nothing: %v", err)
+		}
 		time.Sleep(4 * time.Second)
 		for i := range s.nodes {
 			want(t, "left", s.left(i), "")
@@ -141,9 +132,9 @@ func TestSpoiltIDIsBuried(t *testing.T) {
 	})
 }
 
-// TestSpoiltIDOfABusyLock: who does not wait is told that others hold, if a majority says
-// so: that needs no vote of his own.
-func TestSpoiltIDOfABusyLock(t *testing.T) {
+// TestBusyLockWhileReleasesAreLate: a request that does not wait is told that other owners hold, if a majority says
+// so.
+func TestBusyLockWhileReleasesAreLate(t *testing.T) {
 	inBubble(t, 3, func(s *site) {
 		a := s.client()
 		r := request("a", 1)
@@ -198,15 +189,14 @@ func TestLateGrantBetweenGivingBack(t *testing.T) {
 	})
 }
 
-// TestSpoiltIDOfATry: who does not wait is told that the store cannot say, also when the
-// id cannot be granted any more.
-func TestSpoiltIDOfATry(t *testing.T) {
+// TestTryWhileReleasesAreLost: a request that does not wait is told that the store cannot say.
+func TestTryWhileReleasesAreLost(t *testing.T) {
 	inBubble(t, 3, func(s *site) {
 		a := s.client()
 		d := s.dlock(a)
 		for _, link := range a.links[:2] {
 			link.On(faultstore.Release, faultstore.Nth(1), down)
-			link.On(faultstore.Incarnation, faultstore.Nth(1), down)
+			link.On(faultstore.Incarnation, faultstore.Every, down)
 		}
 		_, err := d.Mutex("n").TryLockContext(bg)
 		if !errors.Is(err, dlock.ErrUnavailable) || !errors.Is(err, quorum.ErrNoQuorum) {
@@ -265,9 +255,9 @@ func TestNoReleaseBetweenCalls(t *testing.T) {
 	})
 }
 
-// TestTaintLastsAsLongAsItsRelease: a handle does not forget an id, of which others that
-// it is asked for remind it, before the last release of it has been sent.
-func TestTaintLastsAsLongAsItsRelease(t *testing.T) {
+// TestReleaseLongAfterItsTry: a handle may forget an id before the last release of it arrives. The id is asked for by
+// other tries then.
+func TestReleaseLongAfterItsTry(t *testing.T) {
 	inBubble(t, 3, func(s *site) {
 		a, b := s.client(), s.client()
 		ra, other := waiting(request("a", 1)), request("x", 1)
@@ -303,9 +293,9 @@ func TestTaintLastsAsLongAsItsRelease(t *testing.T) {
 	})
 }
 
-// TestIDThatNeedsATaintedNode: with another node dead, an id that cannot be granted
-// without the vote of a node at which a release may still arrive is given up.
-func TestIDThatNeedsATaintedNode(t *testing.T) {
+// TestVoteWhileAReleaseIsLate: with another node dead, a request is granted by the vote of a node at which a release of
+// an earlier try may still arrive.
+func TestVoteWhileAReleaseIsLate(t *testing.T) {
 	inBubble(t, 3, func(s *site) {
 		a := s.client()
 		r, other := waiting(request("a", 1)), request("x", 1)
@@ -316,10 +306,8 @@ func TestIDThatNeedsATaintedNode(t *testing.T) {
 		s.refused(a, r, nil) // gives node 0 back, and does not hear that it has
 		time.Sleep(time.Second)
 		s.nodes[2].Release(bg, refOf(other))
-		s.refused(a, r, store.ErrLost)
-		time.Sleep(time.Second)
-		s.hold(a, waiting(request("a", 2)))
-		s.release(a, request("a", 2))
+		s.hold(a, r)
+		s.release(a, r)
 		heal()
 		time.Sleep(time.Second)
 		for i := range s.nodes {
@@ -332,27 +320,33 @@ func TestIDThatNeedsATaintedNode(t *testing.T) {
 // certain; what they have granted is given back, also by a node that answered late.
 func TestRefusalAfterAVoteLeavesNothing(t *testing.T) {
 	for name, x := range map[string]struct {
-		op      faultstore.Op
-		nth     int
-		reentry bool
+		op    faultstore.Op
+		apart bool // the counters are apart
 	}{
-		"the question for their lives": {faultstore.Incarnation, 1, false},
-		"the second question":          {faultstore.Acquire, 2, true},
+		"the question for their lives": {faultstore.Incarnation, false},
+		"the raise":                    {faultstore.RaiseToken, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, 3, func(s *site) {
 				a := s.client()
-				if x.reentry {
-					s.unequal()
+				if x.apart { // what node 0 gives is proposed to the others then
+					s.ahead(0)
+					other := request("x", 1)
+					for _, n := range s.nodes[1:] {
+						n.Acquire(bg, other)
+					}
+					s.refused(a, request("a", 1), store.ErrHeld)
+					for _, n := range s.nodes[1:] {
+						n.Release(bg, refOf(other))
+					}
 				}
 				a.links[0].On(faultstore.Acquire, faultstore.Every, faultstore.MuteReply())
 				for _, link := range a.links[1:] {
-					link.On(x.op, faultstore.Nth(x.nth), faultstore.Answer(store.ErrRefused))
+					link.On(x.op, faultstore.Nth(1), faultstore.Answer(store.ErrRefused))
 				}
 				s.refused(a, request("a", 2), store.ErrRefused)
 				time.Sleep(time.Second)
-				for i, n := range s.nodes {
-					n.Release(bg, refOf(request("a", 1)))
+				for i := range s.nodes {
 					want(t, "left", s.left(i), "")
 				}
 			})
@@ -400,7 +394,7 @@ func TestHandleForgets(t *testing.T) {
 		}
 		forgotten(a)
 
-		s.nodes[0].Release(bg, refOf(rb)) // what a gets there he gives back
+		s.nodes[0].Break(bg, "n") // what a gets there it gives back
 		for i := range 20 {
 			s.refused(a, request("a", 200+i), store.ErrHeld)
 		}
@@ -453,7 +447,7 @@ func TestAsksAreNotedBeforeTheyAreSent(t *testing.T) {
 				link.On(faultstore.Acquire, faultstore.Every, func(ctx context.Context, deliver func(context.Context) faultstore.Result) faultstore.Result {
 					first.Do(func() {
 						for k := range s.nodes {
-							want(t, "the ask is noted", quorum.Open(a.Store, r.ID, k), true)
+							want(t, "the ask is noted", quorum.Open(a.Store, r.Name, r.ID, k), true)
 						}
 					})
 					return deliver(ctx)
@@ -462,4 +456,42 @@ func TestAsksAreNotedBeforeTheyAreSent(t *testing.T) {
 			s.hold(a, r)
 		})
 	}
+}
+
+// TestRenewalOfAPlaceKeepsIt: a place is no hold, so its renewal says that it is lost, and changes nothing.
+func TestRenewalOfAPlaceKeepsIt(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a, b, c := s.client(), s.client(), s.client()
+		s.hold(a, request("a", 1))
+		first, second := waiting(request("b", 1)), waiting(request("c", 1))
+		s.refused(b, first, nil)
+		s.refused(c, second, nil)
+		if err := s.renew(b, first); !errors.Is(err, store.ErrLost) {
+			t.Errorf("renewal of a place: got %v", err)
+		}
+		s.refused(b, first, nil)
+		for i := range s.nodes {
+			want(t, "holder and queue", s.left(i), "abc")
+		}
+	})
+}
+
+// TestInspectCountsNodes: two tries of one id at one node are no majority.
+func TestInspectCountsNodes(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a := s.client()
+		r := waiting(request("a", 1))
+		a.links[0].On(faultstore.Release, faultstore.Every, down)
+		for _, n := range s.nodes[1:] {
+			n.Acquire(bg, request("x", 1))
+		}
+		for range 3 { // the second gives node 0 back, which does not hear of it
+			s.refused(a, r, nil)
+		}
+		want(t, "holds at node 0", s.holders(0), "aa")
+		state, err := a.Inspect(bg, "n")
+		if err != nil || len(state.Holders) != 1 || state.Holders[0].ID != store.Short(request("x", 1).ID) {
+			t.Errorf("Inspect: got %+v, %v, want the holder x that a majority has", state, err)
+		}
+	})
 }
