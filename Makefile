@@ -14,7 +14,7 @@ COVER = github.com/dlock-go/dlock \
 	github.com/dlock-go/dlock/fence \
 	github.com/dlock-go/dlock/fence/redisfence
 
-.PHONY: help test lint bench bench-peers bench-quorum cover mutants fuzz prove prove-long cc servers browser pictures dashboard-picture
+.PHONY: help test lint bench bench-peers bench-quorum cover mutants fuzz postgres-versions prove prove-long cc servers browser pictures dashboard-picture
 .NOTPARALLEL:
 
 help:
@@ -26,6 +26,7 @@ help:
 	@echo "make cover    coverage of the core packages, at least $(COVER_MIN)% each"
 	@echo "make mutants  the conformance suite against faulty stores, the simulation and some tests against planted faults"
 	@echo "make fuzz     every fuzz target for FUZZTIME=$(FUZZTIME)"
+	@echo "make postgres-versions  the tests of the PostgreSQL store on PostgreSQL 13 to 17, fetched with npm"
 	@echo "make pictures the pictures of the page, into docs/images"
 	@echo "make dashboard-picture  the picture of the dashboard, into docs/images; needs npm"
 	@echo "make prove    what make test does a little of, for half an hour; prove-long: more, for two"
@@ -56,6 +57,9 @@ mutants: cc
 
 fuzz: servers
 	@.ci/fuzz $(FUZZTIME)
+
+postgres-versions: servers
+	@.ci/postgres-versions
 
 prove: cc servers browser
 	@.ci/prove

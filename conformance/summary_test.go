@@ -3,6 +3,7 @@ package conformance
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/memory"
@@ -42,5 +43,24 @@ func TestTooManyHang(t *testing.T) {
 	}
 	if !v.tooManyHang() {
 		t.Errorf("%d cases that hang are not too many", hangs)
+	}
+}
+
+// TestHungIsNotRepeated: a case that did not end is not run again with a longer lease,
+// though its leases are over by then.
+func TestHungIsNotRepeated(t *testing.T) {
+	s := Suite{New: func(testing.TB) store.Store { return memory.New() }, Deadline: 50 * time.Millisecond}
+	p := s.plan(t)
+	runs := 0
+	c := testCase{name: "hangs", run: func(h *harness) {
+		runs++
+		h.mu.Lock()
+		h.spoilt = true
+		h.mu.Unlock()
+		<-h.ctx.Done()
+		select {}
+	}}
+	if got := p.run(t, c); !got.hung || got.report == "" || runs != 1 {
+		t.Errorf("%d runs, hung %v, report %q; want one that hangs", runs, got.hung, got.report)
 	}
 }

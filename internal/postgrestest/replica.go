@@ -2,8 +2,6 @@ package postgrestest
 
 import (
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -12,20 +10,11 @@ import (
 // further configuration.
 func (s *Server) StartReplica(t testing.TB) *Server {
 	t.Helper()
-	r := &Server{t: t, as: s.as, dir: folder(t, s.as), Addr: freeAddr(t)}
+	r := &Server{t: t, as: s.as, dir: folder(t, s.as)}
 	host, from, _ := net.SplitHostPort(s.Addr)
 	r.run("pg_basebackup", "--pgdata="+r.data(), "--host="+host, "--port="+from, "--username=dlock", "--write-recovery-conf", "--checkpoint=fast", "--no-sync")
-	_, port, _ := net.SplitHostPort(r.Addr)
-	conf, err := os.OpenFile(filepath.Join(r.data(), "postgresql.auto.conf"), os.O_APPEND|os.O_WRONLY, 0o600)
-	if err == nil {
-		_, err = conf.WriteString("port=" + port + "\n")
-		conf.Close()
-	}
-	if err != nil {
-		t.Fatalf("postgrestest: cannot write the configuration: %v", err)
-	}
 	t.Cleanup(func() { r.Stop() })
-	r.Launch()
+	r.launchAnywhere("postgresql.auto.conf")
 	return r
 }
 

@@ -50,25 +50,45 @@ func Start(t testing.TB, config ...string) *Server {
 	t.Helper()
 	s := &Server{t: t, as: unprivileged(t)}
 	s.dir = folder(t, s.as)
-	s.Addr = freeAddr(t)
-	_, port, _ := net.SplitHostPort(s.Addr)
-	s.run("initdb", "--pgdata="+s.data(), "--username=dlock", "--auth=trust", "--no-sync", "--no-instructions", "--encoding=UTF8", "--no-locale")
+	s.run("initdb", "--pgdata="+s.data(), "--username=dlock", "--auth=trust", "--no-sync", "--encoding=UTF8", "--no-locale")
 	lines := append([]string{
-		"listen_addresses='127.0.0.1'", "port=" + port, "unix_socket_directories=''",
+		"listen_addresses='127.0.0.1'", "unix_socket_directories=''",
 		"fsync=off", // the machine does not fail during a test
 		"max_connections=200", "logging_collector=off", "log_min_messages=fatal",
 	}, config...)
-	conf, err := os.OpenFile(filepath.Join(s.data(), "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0o600)
+	s.configure("postgresql.conf", lines...)
+	t.Cleanup(func() { s.Stop() })
+	s.launchAnywhere("postgresql.conf")
+	return s
+}
+
+// configure adds lines to a file of configuration.
+func (s *Server) configure(file string, lines ...string) {
+	s.t.Helper()
+	conf, err := os.OpenFile(filepath.Join(s.data(), file), os.O_APPEND|os.O_WRONLY, 0o600)
 	if err == nil {
 		_, err = conf.WriteString(strings.Join(lines, "\n") + "\n")
 		conf.Close()
 	}
 	if err != nil {
-		t.Fatalf("postgrestest: cannot write the configuration: %v", err)
+		s.t.Fatalf("postgrestest: cannot write the configuration: %v", err)
 	}
-	t.Cleanup(func() { s.Stop() })
-	s.Launch()
-	return s
+}
+
+// launchAnywhere starts the server on a free port, which it adds to a file of
+// configuration. Another program may take a port that was free, so it tries some.
+func (s *Server) launchAnywhere(file string) {
+	s.t.Helper()
+	var why string
+	for range 5 {
+		s.Addr = freeAddr(s.t)
+		_, port, _ := net.SplitHostPort(s.Addr)
+		s.configure(file, "port="+port)
+		if why = s.launch(); why == "" {
+			return
+		}
+	}
+	s.t.Fatalf("postgrestest: the server ended: %s", why)
 }
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
@@ -76,17 +96,29 @@ func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 // Launch starts the server again after Stop or Kill and waits until it answers.
 func (s *Server) Launch() {
 	s.t.Helper()
+	if why := s.launch(); why != "" {
+		s.t.Fatalf("postgrestest: the server ended: %s", why)
+	}
+}
+
+// launch starts the server. If it ended, launch returns what it said. Another server may
+// answer on its port, so the one that answers has to have the same data.
+func (s *Server) launch() (ended string) {
+	s.t.Helper()
 	cmd := s.command("postgres", "-D", s.data())
 	var err error
 	if s.running, err = process.Start(cmd); err != nil {
 		s.t.Fatalf("postgrestest: cannot start the server: %v", err)
 	}
+	mine := "DO $$ BEGIN ASSERT current_setting('data_directory') = '" + s.data() + "'; END $$"
 	await(s.t, "the server answers", func() bool {
 		if s.running.Ended() {
-			s.t.Fatalf("postgrestest: the server ended: %s", cmd.Stderr)
+			ended = fmt.Sprintf("%s.", cmd.Stderr)
+			return true
 		}
-		return s.try("SELECT 1") == nil
+		return s.try(mine) == nil
 	})
+	return ended
 }
 
 // Stop ends the server and its connections, in order.

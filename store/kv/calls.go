@@ -182,12 +182,13 @@ func (b *batch) again() *batch {
 // List implements [store.Lister]: the backend's Names, and one Update for each
 // Options.Batch of them, since a value may have expired.
 func (s *Store) List(ctx context.Context) ([]string, error) {
-	if s.isClosed() {
-		return nil, store.ErrClosed
-	}
-	names, err := s.backend.Names(ctx)
+	var names []string
+	err := s.call(ctx, func(ctx context.Context) (err error) {
+		names, err = s.backend.Names(ctx)
+		return unknown(err)
+	})
 	if err != nil {
-		return nil, unknown(err)
+		return nil, err
 	}
 	slices.Sort(names)
 	var used []string

@@ -209,6 +209,43 @@ func TestStalledBackend(t *testing.T) {
 	}
 }
 
+// slowNames is a backend whose Names ignores ctx and returns when the channel is closed.
+type slowNames struct {
+	*backend
+	goOn chan struct{}
+}
+
+func (b slowNames) Names(context.Context) ([]string, error) {
+	<-b.goOn
+	return nil, nil
+}
+
+// TestStalledList: List returns when its ctx ends or the handle is closed, though the
+// backend goes on.
+func TestStalledList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := slowNames{&backend{table: newTable()}, make(chan struct{})}
+		defer close(b.goOn)
+		s := open(t, b, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		if _, err := s.List(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
+			t.Errorf("got %v after %v, want the end of the context after 1s", err, time.Since(start))
+		}
+		closed := make(chan error)
+		go func() {
+			_, err := s.List(t.Context())
+			closed <- err
+		}()
+		synctest.Wait()
+		s.Close()
+		if err := <-closed; err == nil || certain(err) {
+			t.Errorf("closed during the call: got %v, want an unknown outcome", err)
+		}
+	})
+}
+
 // TestClose: calls after Close get ErrClosed, and one under way gets an unknown
 // outcome.
 func TestClose(t *testing.T) {

@@ -34,6 +34,12 @@ type change struct {
 // even if the backend does not; the changes must not be read then, since the
 // step may go on.
 func (s *Store) update(ctx context.Context, changes ...*change) error {
+	return s.call(ctx, func(ctx context.Context) error { return s.commit(ctx, changes) })
+}
+
+// call calls the backend. It returns when ctx ends or the handle is closed, even if the
+// backend does not; what do writes must not be read then.
+func (s *Store) call(ctx context.Context, do func(context.Context) error) error {
 	if s.isClosed() {
 		return store.ErrClosed
 	}
@@ -46,7 +52,7 @@ func (s *Store) update(ctx context.Context, changes ...*change) error {
 	go func() {
 		defer cancel()
 		defer stop()
-		done <- s.commit(ctx, changes)
+		done <- do(ctx)
 	}()
 	select {
 	case err := <-done:

@@ -36,7 +36,7 @@ func (r *Record) Acquire(c *Call, req store.Request, handle string) (store.Grant
 		r.promoteOwner(c, e.owner)
 		return r.held(c, &r.holds[find(r.holds, e.id)]), nil
 	}
-	if r.holdsAny(req.Owner) {
+	if r.holdsAny(req.Owner) && !r.compatible(&e) {
 		g := store.Grant{}
 		g.HeldBy, g.HeldFor = r.heldBy(c, req.Owner)
 		r.leave(c, req.ID)

@@ -3,6 +3,7 @@ package model
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/dlock-go/dlock/store"
@@ -133,7 +134,7 @@ func (d *decoder) number() uint64 {
 // size is a number that fits a signed integer.
 func (d *decoder) size() uint64 {
 	n := d.number()
-	if n > 1<<62 {
+	if n > math.MaxInt64 {
 		d.failed = true
 		return 0
 	}

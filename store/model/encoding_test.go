@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"testing"
 	"time"
@@ -37,6 +38,20 @@ func TestEncoding(t *testing.T) {
 	again, _ := r.AppendBinary(nil)
 	if string(again) != want[len("before "):] {
 		t.Errorf("decoded and encoded: got %q", again)
+	}
+}
+
+// TestEncodingOfLargeNumbers: what can be encoded can be decoded.
+func TestEncodingOfLargeNumbers(t *testing.T) {
+	s := newSite(t)
+	a := request("a", 1, store.Shared, false)
+	a.Tokens, a.WaitTTL = math.MaxInt, math.MaxInt64
+	s.tokens.left = 1
+	s.hold(a)
+	b, _ := s.record.AppendBinary(nil)
+	var r model.Record
+	if err := r.UnmarshalBinary(b); err != nil {
+		t.Errorf("got %v", err)
 	}
 }
 

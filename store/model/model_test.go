@@ -342,6 +342,19 @@ func TestFewTokens(t *testing.T) {
 	s.wantEvents("b-1", uint64(4))
 }
 
+// TestUpgradeWithoutTokens: an upgrade that lacks only a token is not refused as one that
+// another owner's hold is in the way of.
+func TestUpgradeWithoutTokens(t *testing.T) {
+	s := newSite(t)
+	s.hold(request("a", 1, store.Shared, false))
+	s.tokens.left = 0
+	upgrade := request("a", 2, store.Exclusive, false)
+	_, err := s.acquire(upgrade)
+	s.wantErr(err, store.ErrHeld)
+	s.tokens.left = 1
+	s.hold(upgrade)
+}
+
 func TestInspect(t *testing.T) {
 	s := newSite(t)
 	req := request("owner-a", 1, store.Exclusive, false)

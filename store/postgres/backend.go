@@ -27,21 +27,27 @@ const span = 1024
 // another one.
 const tries = 5
 
-// removals is after how many rows that this handle has removed it vacuums the
-// table. Autovacuum looks once a minute, in which a busy service may use 100,000
-// names, each of which leaves a row version and an index entry.
-const removals = 5000
+// mostIdle is how long the server lets a transaction wait for its second round trip. A
+// process that is stopped in between, or whose network is cut, would otherwise keep the
+// name for as long as the server knows nothing of it.
+const mostIdle = "5s"
 
 // backend is the table, as package kv needs it.
 type backend struct {
 	pool    *pgxpool.Pool
 	ownPool bool
 	opts    Options
-	table   string // quoted
-	key     string // what the keys of advisory locks depend on
+	table   string          // quoted
+	key     string          // what the keys of advisory locks depend on: the table with its schema
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+
+	// transactions has room for all connections but one. A transaction may wait for a
+	// name; the other statements, renewals above all, then still have a connection.
+	transactions chan struct{}
 
 	lockOne, lockAll, readOne, readAll, clock, write, remove, names, sweep string
-	insert, insertAll, drop, dropAll, prolong                              string
+	insert, insertAll, drop, dropAll, prolong, swaps                       string
 
 	removed atomic.Int64 // rows, since the last vacuum
 
@@ -56,15 +62,17 @@ func newBackend(pool *pgxpool.Pool, o Options) (*backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
-	token := "(nextval('" + sequence(table) + "') - 1) * " + strconv.Itoa(span) + " + 1"
-	return &backend{
-		pool: pool, opts: o, table: table, key: table,
+	next := "nextval(" + literal(sequence(table)) + ")"
+	token := "(" + next + " - 1) * " + strconv.Itoa(span) + " + 1"
+	b := &backend{
+		pool: pool, opts: o, table: table,
+		transactions: make(chan struct{}, max(1, pool.Config().MaxConns-1)),
 
 		lockOne: "SELECT pg_advisory_xact_lock($1)",
 		lockAll: "SELECT pg_advisory_xact_lock(key) FROM unnest($1::bigint[]) AS key",
 		readOne: "SELECT " + columns + " FROM " + table + " WHERE name = $1 FOR UPDATE",
 		readAll: "SELECT " + columns + " FROM " + table + " WHERE name = ANY($1) ORDER BY name FOR UPDATE",
-		clock:   "SELECT clock_timestamp(), nextval('" + sequence(table) + "')",
+		clock:   "SELECT clock_timestamp(), " + next + ", set_config('idle_in_transaction_session_timeout', '" + mostIdle + "', true)",
 		insert: "WITH locked AS MATERIALIZED (SELECT pg_advisory_xact_lock($1))" +
 			" INSERT INTO " + table + " (name, value, expires, lone, token, short)" +
 			" SELECT $2, $3, clock_timestamp() + $4 * interval '1 microsecond', $5, " + token + ", $6 FROM locked" +
@@ -83,16 +91,16 @@ func newBackend(pool *pgxpool.Pool, o Options) (*backend, error) {
 		dropAll: "DELETE FROM " + table + " WHERE ctid = ANY (ARRAY(SELECT at FROM unnest((SELECT $1::bytea[]), (SELECT $2::bytea[])) AS u(name, id)," +
 			" LATERAL (SELECT t.ctid AS at FROM " + table + " AS t" +
 			" WHERE t.name = u.name AND t.lone = u.id AND t.expires > clock_timestamp() FOR UPDATE SKIP LOCKED) AS found)) RETURNING lone, 0::bigint",
-		prolong: "UPDATE " + table + " AS t SET expires = clock_timestamp() + u.lease * interval '1 microsecond'" +
-			" FROM unnest($1::bytea[], $2::bytea[], $3::bigint[]) AS u(name, id, lease)" +
-			" WHERE t.name = u.name AND t.lone = u.id AND t.expires > clock_timestamp() RETURNING t.lone",
+		prolong: prolongSQL(table), swaps: swapSQL(table, next),
 		write: "INSERT INTO " + table + " (name, value, expires) SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::timestamptz[])" +
 			" ON CONFLICT (name) DO UPDATE SET value = excluded.value, expires = excluded.expires, lone = NULL",
 		remove: "DELETE FROM " + table + " WHERE name = ANY($1)",
 		names:  "SELECT name FROM " + table,
 		sweep: "DELETE FROM " + table + " WHERE name IN (SELECT name FROM " + table +
 			" WHERE expires < clock_timestamp() FOR UPDATE SKIP LOCKED)",
-	}, nil
+	}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	return b, nil
 }
 
 // lockKey is the key of the advisory lock of a name. Two names with one key only
@@ -119,6 +127,12 @@ func (b *backend) Update(ctx context.Context, names []string, f func(i int, r *k
 }
 
 func (b *backend) update(ctx context.Context, names []string, f func(i int, r *kv.Record)) error {
+	select {
+	case b.transactions <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-b.transactions }()
 	conn, err := b.pool.Acquire(ctx)
 	if err != nil {
 		return err
@@ -186,7 +200,7 @@ func (b *backend) read(ctx context.Context, conn *pgxpool.Conn, names []string) 
 	}
 	var now time.Time
 	var drawn int64
-	if err := results.QueryRow().Scan(&now, &drawn); err != nil {
+	if err := results.QueryRow().Scan(&now, &drawn, nil); err != nil {
 		return nil, err
 	}
 	for i := range records {
@@ -246,55 +260,9 @@ func (b *backend) commit(ctx context.Context, conn *pgxpool.Conn, names []string
 	return nil
 }
 
-// dropped counts rows that were removed and vacuums the table now and then.
-func (b *backend) dropped(rows int) {
-	if rows == 0 || b.removed.Add(int64(rows)) < removals {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed || b.vacuuming {
-		return
-	}
-	b.removed.Store(0)
-	b.vacuuming = true
-	go b.vacuum()
-}
-
-// vacuum makes room for new rows. It blocks no other call. If this user does not
-// own the table, the server does nothing, and autovacuum has to be enough.
-func (b *backend) vacuum() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	b.pool.Exec(ctx, "VACUUM (SKIP_LOCKED, TRUNCATE FALSE) "+b.table)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.vacuuming = false
-}
-
-// Names implements [kv.Backend].
-func (b *backend) Names(ctx context.Context) ([]string, error) {
-	rows, err := b.pool.Query(ctx, b.names)
-	if err != nil {
-		return nil, b.outcome(err)
-	}
-	names, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (string, error) {
-		var name []byte
-		err := row.Scan(&name)
-		return string(name), err
-	})
-	return names, b.outcome(err)
-}
-
-// Sweep implements [kv.Sweeper]. It passes over rows that a transaction uses.
-func (b *backend) Sweep(ctx context.Context) error {
-	tag, err := b.pool.Exec(ctx, b.sweep)
-	b.dropped(int(tag.RowsAffected()))
-	return b.outcome(err)
-}
-
 // Close implements [kv.Backend].
 func (b *backend) Close() error {
+	b.cancel()
 	b.mu.Lock()
 	b.closed = true
 	link := b.link

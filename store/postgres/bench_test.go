@@ -17,7 +17,8 @@ func BenchmarkPairs(b *testing.B) {
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			req := request(fmt.Sprintf("n%d", n.Add(1)), int(n.Load()), false)
+			i := int(n.Add(1))
+			req := request(fmt.Sprintf("n%d", i), i, false)
 			if _, err := locks.Acquire(b.Context(), req); err != nil {
 				b.Error(err)
 			}

@@ -34,14 +34,16 @@ func (s *Store) Check(ctx context.Context) (found []Warning) {
 	warn := func(topic, format string, args ...any) {
 		found = append(found, Warning{topic, fmt.Sprintf(format, args...)})
 	}
-	if s.backend.isClosed() {
-		return []Warning{{"unreachable", store.ErrClosed.Error()}}
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return []Warning{{"unreachable", err.Error()}}
 	}
+	defer end()
 	var replica bool
 	var fsync, commit string
 	var now time.Time
 	sent := time.Now()
-	err := s.backend.pool.QueryRow(ctx, "SELECT pg_is_in_recovery(), current_setting('fsync'), current_setting('synchronous_commit'), clock_timestamp()").
+	err = s.backend.pool.QueryRow(ctx, "SELECT pg_is_in_recovery(), current_setting('fsync'), current_setting('synchronous_commit'), clock_timestamp()").
 		Scan(&replica, &fsync, &commit, &now)
 	if err != nil {
 		return []Warning{{"unreachable", s.backend.outcome(err).Error()}}
@@ -70,18 +72,22 @@ func (s *Store) Check(ctx context.Context) (found []Warning) {
 
 // checkTable compares the table with Schema.
 func (s *Store) checkTable(ctx context.Context, warn func(topic, format string, args ...any)) {
-	var fill, indexes int
+	var fill, indexes, cache int
 	var persistence string
 	err := s.backend.pool.QueryRow(ctx, `SELECT c.relpersistence::text,
 		coalesce((SELECT option_value::int FROM pg_options_to_table(c.reloptions) WHERE option_name = 'fillfactor'), 100),
-		(SELECT count(*) FROM pg_index WHERE indrelid = c.oid)
-		FROM pg_class c WHERE c.oid = $1::regclass`, s.backend.table).Scan(&persistence, &fill, &indexes)
+		(SELECT count(*) FROM pg_index WHERE indrelid = c.oid),
+		(SELECT seqcache FROM pg_sequence WHERE seqrelid = $2::text::regclass)
+		FROM pg_class c WHERE c.oid = $1::text::regclass`, s.backend.table, sequence(s.backend.table)).Scan(&persistence, &fill, &indexes, &cache)
 	switch {
 	case err != nil:
 		warn("table", "it cannot be looked at: %v", s.backend.outcome(err))
 		return
 	case persistence != "p":
 		warn("table", "it is not a permanent table: a crash of the server loses all locks")
+	}
+	if cache != 1 {
+		warn("table", "its sequence has CACHE %d: a later token may be lower than an earlier one; ALTER SEQUENCE %s CACHE 1", cache, sequence(s.backend.table))
 	}
 	if fill > 85 {
 		warn("table", "its fillfactor is %d: with 70 renewals leave the index alone", fill)
@@ -112,10 +118,4 @@ func (s *Store) checkRights(ctx context.Context, warn func(topic, format string,
 	if s.backend.pool.QueryRow(ctx, "SELECT last_value FROM "+sequence(s.backend.table)).Scan(&drawn) == nil && drawn > math.MaxInt64/span/2 {
 		warn("table", "the sequence of tokens is half used up")
 	}
-}
-
-func (b *backend) isClosed() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.closed
 }

@@ -3,16 +3,15 @@ package postgres
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/kv"
 	"github.com/dlock-go/dlock/store/model"
 )
 
 // LockKey is the key of the advisory lock of a name in the default table.
-func LockKey(name string) int64 {
-	table, _ := identifier("")
-	return lockKey(table, name)
-}
+func LockKey(name string) int64 { return lockKey("public."+DefaultTable, name) }
 
 // AlwaysTogether makes each call of a handle travel in the way of calls that travel
 // together.
@@ -56,3 +55,27 @@ func (s *Store) results(ctx context.Context, calls []*call) (tokens []int64, err
 	}
 	return tokens, errs
 }
+
+// Swap tries to replace a record by itself with one more buried id, which is right from
+// since to before on the server's clock, and says whether the server did it.
+func (s *Store) Swap(ctx context.Context, name string, since, before time.Duration) (bool, error) {
+	now := time.Now()
+	all, err := s.backend.swap(ctx, []swap{{name: name}})
+	if err != nil {
+		return false, err
+	}
+	f := all[name]
+	all, err = s.backend.swap(ctx, []swap{{
+		name: name, old: f.value, new: append([]byte(nil), f.value...), expires: now.Add(time.Hour),
+		since: f.now.Add(since), before: f.now.Add(before),
+	}})
+	return all[name].swapped, err
+}
+
+// InTransaction calls f between the two round trips of a transaction on a name.
+func (s *Store) InTransaction(ctx context.Context, name string, f func()) error {
+	return s.backend.Update(ctx, []string{name}, func(int, *kv.Record) { f() })
+}
+
+// Vacuum vacuums the table as after many removals.
+func (s *Store) Vacuum() { s.backend.dropped(removals) }

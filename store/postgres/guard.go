@@ -34,7 +34,8 @@ type Hold interface {
 // lock can neither be renewed nor released. So call it late, and commit
 // soon: well within the lease.
 //
-// The error is [store.ErrLost] if the lock is not held with the token of hold,
+// The error is [store.ErrLost] if the lock is not held with the token of hold, or if
+// hold has a method Err that says so,
 // and [store.ErrForeignKey] if the row is none of dlock's. Guard is for the
 // [DefaultTable]; for another table see [Store.Guard].
 func Guard(ctx context.Context, tx pgx.Tx, hold Hold) error {
@@ -50,6 +51,11 @@ func (s *Store) Guard(ctx context.Context, tx pgx.Tx, hold Hold) error {
 func guard(ctx context.Context, tx pgx.Tx, hold Hold, table string) error {
 	if tx == nil || hold == nil {
 		return errors.New("postgres: Guard needs a transaction and a hold")
+	}
+	// The store keeps the tokens of one process as a span, and does not know which of
+	// them has been unlocked.
+	if h, ok := hold.(interface{ Err() error }); ok && h.Err() != nil {
+		return fmt.Errorf("postgres: guard: %w: %w", store.ErrLost, h.Err())
 	}
 	work := &pgx.Batch{}
 	work.Queue("SELECT "+columns+" FROM "+table+" WHERE name = $1 FOR SHARE", []byte(hold.Name()))

@@ -174,3 +174,30 @@ func TestGuardAfterTakeover(t *testing.T) {
 		t.Error("Guard with a lost hold: got nil")
 	}
 }
+
+// ended is a hold that says why it has ended.
+type ended struct {
+	held
+	err error
+}
+
+func (e ended) Err() error { return e.err }
+
+// TestGuardAfterUnlock: a hold that was unlocked is not guarded, though the store still
+// has the lock with its token, because the process has handed it over by itself.
+func TestGuardAfterUnlock(t *testing.T) {
+	s := start(t)
+	locks, c := open(t, s.url), connect(t, s.url)
+	g := hold(t, locks, request("n", 1, false))
+	guard := func(err error) error {
+		return pgx.BeginFunc(t.Context(), c, func(tx pgx.Tx) error {
+			return postgres.Guard(t.Context(), tx, ended{held{"n", g.Token}, err})
+		})
+	}
+	if err := guard(nil); err != nil {
+		t.Errorf("held: got %v", err)
+	}
+	if err := guard(dlock.ErrNotHeld); !errors.Is(err, store.ErrLost) || !errors.Is(err, dlock.ErrNotHeld) {
+		t.Errorf("unlocked: got %v, want ErrLost with the cause", err)
+	}
+}

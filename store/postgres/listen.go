@@ -87,6 +87,14 @@ func (l *listener) connect(ctx context.Context) (*pgx.Conn, error) {
 	}
 	config = config.Copy()
 	config.OnNotification = nil // a config of another connection has that one's
+	if hook := l.b.pool.Config().BeforeConnect; hook != nil && l.b.opts.Listen == nil {
+		if err := hook(ctx, config); err != nil {
+			return nil, err
+		}
+	}
+	if config.RuntimeParams == nil {
+		config.RuntimeParams = make(map[string]string)
+	}
 	config.RuntimeParams["application_name"] = "dlock listener"
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {

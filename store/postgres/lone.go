@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"time"
 
@@ -24,9 +25,10 @@ import (
 // Calls that travel together, see combiner, share a statement that waits for no
 // lock of another transaction. It passes over names that are locked.
 //
-// Renewal and release compare the id and the deadline in the row. If they wait
-// for the row and it changed meanwhile, the server compares again. If it did not
-// change, the outcome is that of the moment before the wait.
+// Renewal and release compare the id and the deadline in the row. Renewal passes over
+// rows that are locked. If a release waits for the row and it changed meanwhile, the
+// server compares again. If it did not change, the outcome is that of the moment before
+// the wait.
 
 // busy are names on which a lone hold was lately not possible.
 type busy struct {
@@ -76,9 +78,25 @@ func (s *Store) begin(ctx context.Context) (context.Context, context.CancelFunc,
 
 // Acquire implements [store.Store]: one statement for a free name, else a
 // transaction of two round trips. A name that was not free lately gets the
-// transaction at once.
+// transaction at once. A request that is queued already is one or two statements.
 func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
-	if s.busy.is(req.Name) {
+	if !req.Queue {
+		return s.acquire(ctx, req)
+	}
+	if g, ok := s.again(ctx, req); ok {
+		return g, nil
+	}
+	g, err := s.acquire(ctx, req)
+	if err == nil && !g.Held {
+		s.places.note(req.ID, place{})
+	} else {
+		s.places.forget(req.ID)
+	}
+	return g, err
+}
+
+func (s *Store) acquire(ctx context.Context, req store.Request) (store.Grant, error) {
+	if s.busy.is(req.Name) || req.Tokens > math.MaxInt32 { // the column short has 32 bits
 		return s.Store.Acquire(ctx, req)
 	}
 	during, end, err := s.begin(ctx)
@@ -104,6 +122,7 @@ func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, er
 // Release implements [store.Store]: one statement for a lone hold, else a
 // transaction of two round trips.
 func (s *Store) Release(ctx context.Context, ref store.Ref) error {
+	s.places.forget(ref.ID)
 	if ref.Bury || s.busy.is(ref.Name) {
 		return s.Store.Release(ctx, ref)
 	}
@@ -205,70 +224,6 @@ func (s *Store) counted(made bool, rows int) {
 	} else {
 		s.backend.dropped(rows)
 	}
-}
-
-// Renew implements [store.Store]: one statement for up to 500 lone holds, and
-// transactions for the others.
-func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
-	results := make([]error, len(holds))
-	var rest []int
-	for start := 0; start < len(holds); start += batch {
-		group := holds[start:min(start+batch, len(holds))]
-		renewed := s.prolong(ctx, group)
-		for i, ref := range group {
-			if !renewed[ref.ID] {
-				rest = append(rest, start+i)
-			}
-		}
-	}
-	if len(rest) == 0 {
-		return results
-	}
-	others := make([]store.Ref, len(rest))
-	for i, at := range rest {
-		others[i] = holds[at]
-	}
-	for i, err := range s.Store.Renew(ctx, others) {
-		results[rest[i]] = err
-	}
-	return results
-}
-
-// prolong renews the lone holds among refs and returns their ids. If it fails
-// none counts as renewed: renewing again is harmless.
-func (s *Store) prolong(ctx context.Context, refs []store.Ref) map[string]bool {
-	renewed := make(map[string]bool, len(refs))
-	during, end, err := s.begin(ctx)
-	if err != nil {
-		return renewed
-	}
-	defer end()
-	names, ids, leases := make([][]byte, len(refs)), make([][]byte, len(refs)), make([]int64, len(refs))
-	shortest := time.Hour
-	for i, ref := range refs {
-		names[i], ids[i], leases[i] = []byte(ref.Name), []byte(ref.ID), ref.TTL.Microseconds()
-		shortest = min(shortest, ref.TTL)
-	}
-	// A row that is locked must not hold up the others until their leases end, or
-	// the caller's time: after this the rows are tried in another way.
-	wait := shortest / 4
-	if deadline, ok := ctx.Deadline(); ok {
-		wait = min(wait, time.Until(deadline)/3)
-	}
-	during, cancel := context.WithTimeout(during, wait)
-	defer cancel()
-	rows, err := s.backend.pool.Query(during, s.backend.prolong, names, ids, leases)
-	if err != nil {
-		return renewed
-	}
-	found, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
-	if err != nil {
-		return renewed
-	}
-	for _, id := range found {
-		renewed[string(id)] = true
-	}
-	return renewed
 }
 
 // Close implements [store.Store].

@@ -33,6 +33,21 @@ func start(t testing.TB, config ...string) *site {
 	return s
 }
 
+// another is the same server with a database of its own.
+func (s *site) another(t testing.TB) *site {
+	t.Helper()
+	other := &site{Server: s.Server, t: t, url: s.URL()}
+	migrate(t, other.url)
+	return other
+}
+
+// together runs tests on one server, each with a database of its own.
+func together(t *testing.T, s *site, tests map[string]func(*testing.T, *site)) {
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) { test(t, s.another(t)) })
+	}
+}
+
 func migrate(t testing.TB, url string) {
 	t.Helper()
 	c := connect(t, url)

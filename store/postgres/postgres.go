@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
@@ -59,6 +60,7 @@ type Store struct {
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
 	busy    busy
+	places  places
 	calls   combiner // of lone holds
 }
 
@@ -77,8 +79,8 @@ var (
 //
 // The URL is that of pgx, with its parameters, and pool_max_conns and the like of
 // pgxpool. The parameter table is as in Options, and poll=true too.
-func Open(ctx context.Context, url string) (*Store, error) {
-	config, opts, err := parseURL(url)
+func Open(ctx context.Context, rawURL string) (*Store, error) {
+	config, opts, err := parseURL(rawURL)
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +150,9 @@ func (b *backend) look(ctx context.Context) error {
 	if _, err := b.pool.Exec(ctx, "SELECT 1 FROM "+b.table+" LIMIT 0"); err != nil {
 		return b.outcome(err)
 	}
-	return nil
+	// Two handles may name the table with and without its schema.
+	return b.outcome(b.pool.QueryRow(ctx, "SELECT n.nspname || '.' || c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace"+
+		" WHERE c.oid = $1::text::regclass", b.table).Scan(&b.key))
 }
 
 // parseURL splits off the parameters that are this package's own.
@@ -160,9 +164,12 @@ func parseURL(raw string) (*pgxpool.Config, *Options, error) {
 	base, query, _ := strings.Cut(raw, "?")
 	var rest []string
 	for _, parameter := range strings.Split(query, "&") {
-		name, value, _ := strings.Cut(parameter, "=")
+		name, raw, _ := strings.Cut(parameter, "=")
+		value, err := url.QueryUnescape(raw)
 		switch {
 		case parameter == "":
+		case err != nil:
+			return nil, nil, storeurl.Invalid("a parameter is not encoded right")
 		case name == "table":
 			opts.Table = value
 		case name == "poll" && (value == "true" || value == "false"):
@@ -186,14 +193,22 @@ func parseURL(raw string) (*pgxpool.Config, *Options, error) {
 	return config, opts, nil
 }
 
-// identifier quotes the name of a table, with a schema or without.
+// maxName is how long a name may be: PostgreSQL cuts longer ones.
+const maxName = 63
+
+// identifier quotes the name of a table, with a schema or without. The name of its
+// sequence has to be short enough too.
 func identifier(table string) (string, error) {
 	if table == "" {
 		table = DefaultTable
 	}
 	parts := strings.Split(table, ".")
-	if len(parts) > 2 || len(parts[0]) == 0 || len(parts[len(parts)-1]) == 0 || len(table) > 100 || strings.Contains(table, "\x00") {
-		return "", errors.New("the table is not a name or schema.name")
+	if len(parts) > 2 || len(parts[0]) == 0 || len(parts[len(parts)-1]) == 0 || len(parts[0]) > maxName ||
+		len(parts[len(parts)-1])+len(tokenSuffix) > maxName || strings.Contains(table, "\x00") {
+		return "", errors.New("the table is not a name or schema.name, or is too long")
 	}
 	return pgx.Identifier(parts).Sanitize(), nil
 }
+
+// literal quotes a text for SQL.
+func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }

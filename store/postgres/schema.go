@@ -41,8 +41,11 @@ func Schema(table string) (string, error) {
 	return fmt.Sprintf(schemaSQL, quoted, sequence(quoted)), nil
 }
 
+// tokenSuffix is what the name of the sequence has beside that of the table.
+const tokenSuffix = "_token"
+
 // sequence is the quoted name of the sequence of a table.
-func sequence(quoted string) string { return strings.TrimSuffix(quoted, `"`) + `_token"` }
+func sequence(quoted string) string { return strings.TrimSuffix(quoted, `"`) + tokenSuffix + `"` }
 
 // Execer is a connection, a pool or a transaction of pgx.
 type Execer interface {
@@ -57,9 +60,10 @@ func Migrate(ctx context.Context, db Execer, table string) error {
 	if err != nil {
 		return err
 	}
-	// Two CREATE IF NOT EXISTS at once may collide in the catalogue; the lock
-	// makes the second one wait.
-	sql = fmt.Sprintf("BEGIN; SELECT pg_advisory_xact_lock(%d); %s COMMIT;", lockKey("migrate", ""), sql)
+	// Two CREATE IF NOT EXISTS at once may collide in the catalogue; the lock makes the
+	// second one wait. Statements that are sent together are one transaction, or part of
+	// the caller's.
+	sql = fmt.Sprintf("SELECT pg_advisory_xact_lock(%d); %s", lockKey("migrate", ""), sql)
 	if _, err := db.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol); err != nil {
 		return fmt.Errorf("postgres: migrate: %w", err)
 	}

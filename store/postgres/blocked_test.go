@@ -1,0 +1,194 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/postgres"
+)
+
+// TestBlocked: what stands still elsewhere holds up nothing else.
+func TestBlocked(t *testing.T) {
+	together(t, start(t), map[string]func(*testing.T, *site){
+		"OneTableTwoNames":          oneTableTwoNames,
+		"BlockedNamesLeaveRenewals": blockedNamesLeaveRenewals,
+		"MigrateInTransaction":      migrateInTransaction,
+	})
+}
+
+// stopped is a handle that stands still in the middle of a transaction on a name, as a
+// process does that is stopped. It goes on at the end of the test.
+func stopped(t *testing.T, locks *postgres.Store, name string) {
+	t.Helper()
+	inside, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		locks.InTransaction(context.Background(), name, func() {
+			close(inside)
+			<-goOn
+		})
+	}()
+	t.Cleanup(func() {
+		close(goOn)
+		<-ended
+	})
+	<-inside
+}
+
+// TestFault111_StoppedInTransaction: a process that is stopped in the middle of a
+// transaction does not keep the name for longer than some seconds.
+func TestFault111_StoppedInTransaction(t *testing.T) {
+	s := start(t)
+	locks, peer := open(t, s.url), open(t, s.url)
+	stopped(t, locks, "n")
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if g, err := peer.Acquire(ctx, request("n", 1, false)); err != nil || !g.Held {
+		t.Errorf("got %+v, %v, want the lock", g, err)
+	}
+}
+
+// oneTableTwoNames: handles that name the table with and without its schema exclude
+// each other.
+func oneTableTwoNames(t *testing.T, s *site) {
+	locks, peer := open(t, s.url), open(t, s.url+"&table=public.dlock_locks")
+	stopped(t, locks, "n")
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if g, err := peer.Acquire(ctx, request("n", 1, false)); err == nil {
+		t.Errorf("got %+v in the middle of a transaction on the name", g)
+	}
+}
+
+// blockedNamesLeaveRenewals: while other transactions keep as many names as the
+// handle has connections, its other locks are renewed and waiters are woken.
+func blockedNamesLeaveRenewals(t *testing.T, s *site) {
+	locks, c := open(t, s.url+"&pool_max_conns=4"), connect(t, s.url)
+	mine := request("mine", 1, false)
+	hold(t, locks, mine)
+	tx, err := c.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	const blocked = 6
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	for i := range blocked {
+		req := request(fmt.Sprint("blocked", i), 10+i, false)
+		g := hold(t, locks, req)
+		if err := postgres.Guard(t.Context(), tx, held{req.Name, g.Token}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range blocked {
+		go func() {
+			locks.Acquire(ctx, request(fmt.Sprint("blocked", i), 20+i, true))
+			ended <- struct{}{}
+		}()
+	}
+	defer func() {
+		cancel()
+		for range blocked {
+			<-ended
+		}
+	}()
+	await(t, "the calls wait for the blocked names", func() bool {
+		return one(t, s.url, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'") >= 3
+	})
+	brief, cancelBrief := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancelBrief()
+	if err := locks.Renew(brief, []store.Ref{refOf(mine)})[0]; err != nil {
+		t.Errorf("Renew: got %v", err)
+	}
+	if err := locks.Release(brief, refOf(mine)); err != nil {
+		t.Errorf("Release: got %v", err)
+	}
+}
+
+// TestCloseDoesNotWait: Close returns soon while calls wait for a table that another
+// transaction has locked, and while the table is vacuumed slowly.
+func TestCloseDoesNotWait(t *testing.T) {
+	s := start(t, "vacuum_cost_delay=100", "vacuum_cost_limit=1")
+	c := connect(t, s.url)
+	if _, err := c.Exec(t.Context(), "INSERT INTO dlock_locks SELECT i::text::bytea, '', now() FROM generate_series(1, 20000) AS i"); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		what   string
+		locked bool
+		call   func(*postgres.Store)
+	}{
+		{"vacuum", false, func(s *postgres.Store) { s.Vacuum() }},
+		{"List", true, func(s *postgres.Store) { s.List(context.Background()) }},
+		{"Check", true, func(s *postgres.Store) { s.Check(context.Background()) }},
+		{"Renew", true, func(s *postgres.Store) {
+			s.Renew(context.Background(), []store.Ref{refOf(request("n", 1, false))})
+		}},
+	} {
+		tx, err := c.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		locks := open(t, s.url)
+		if test.locked {
+			if _, err := tx.Exec(t.Context(), "LOCK TABLE dlock_locks IN ACCESS EXCLUSIVE MODE"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			test.call(locks)
+		}()
+		await(t, test.what+" is under way", func() bool {
+			return one(t, s.url, "SELECT count(*) FROM pg_stat_activity WHERE query ~ 'dlock_locks' AND pid <> pg_backend_pid() AND state = 'active'") > 0
+		})
+		closed := make(chan struct{})
+		go func() {
+			locks.Close()
+			close(closed)
+		}()
+		select {
+		case <-closed:
+		case <-time.After(15 * time.Second):
+			t.Errorf("%s: Close has not returned after 15 s", test.what)
+			s.Exec("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE state = 'active' AND pid <> pg_backend_pid()")
+		}
+		tx.Rollback(context.Background())
+		<-closed
+		<-ended
+	}
+}
+
+// migrateInTransaction: Migrate leaves a transaction of the caller's open.
+func migrateInTransaction(t *testing.T, s *site) {
+	url := s.URL()
+	c := connect(t, url)
+	tx, err := c.Begin(t.Context())
+	if err == nil {
+		_, err = tx.Exec(t.Context(), "CREATE TABLE mine ()")
+	}
+	if err == nil {
+		err = postgres.Migrate(t.Context(), tx, "")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Errorf("Rollback: %v", err)
+	}
+	if n := one(t, url, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"); n != 0 {
+		t.Errorf("%d tables are there after the rollback", n)
+	}
+	err = pgx.BeginFunc(t.Context(), c, func(tx pgx.Tx) error { return postgres.Migrate(t.Context(), tx, "") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	hold(t, open(t, url), request("n", 1, false))
+}
