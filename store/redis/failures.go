@@ -2,6 +2,7 @@ package redis
 
 import (
 	"errors"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,7 +26,8 @@ type failure struct {
 // note remembers a failed request. Other certain refusals than ErrNotRun need no
 // note: the core does not bury after them.
 func (f *failures) note(req store.Request, err error) {
-	certain := errors.Is(err, ErrNotRun)
+	var network *net.OpError
+	certain := errors.Is(err, ErrNotRun) || errors.Is(err, errNotSent) || errors.As(err, &network) && network.Op == "dial"
 	for _, sentinel := range []error{store.ErrForeignKey, store.ErrRefused} {
 		if errors.Is(err, sentinel) {
 			return
