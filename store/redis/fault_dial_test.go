@@ -176,3 +176,25 @@ func TestRenewalsBesideANameWithoutRights(t *testing.T) {
 		require.NoError(t, err, refs[i].Name)
 	}
 }
+
+// Many requests fail and are not repeated. What the handle remembers of them ends with later locks.
+func TestFailuresAreForgotten(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := open(t, server.URL())
+	server.MustDo("CONFIG", "SET", "min-replicas-to-write", "1")
+	for i := range 50 {
+		r := want("a", i)
+		r.TTL, r.WaitTTL = s.MinTTL(), s.MinTTL()
+		_, err := s.Acquire(bounded(t), r)
+		require.ErrorIs(t, err, redis.ErrNotRun)
+	}
+	require.Positive(t, redis.Failures(s))
+	server.MustDo("CONFIG", "SET", "min-replicas-to-write", "0")
+	until(t, "all are forgotten", func() bool {
+		_, err := s.Acquire(bounded(t), want("b", 1))
+		require.NoError(t, err)
+		require.NoError(t, s.Release(bounded(t), of(want("b", 1))))
+		return redis.Failures(s) == 0
+	})
+}
