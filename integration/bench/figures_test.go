@@ -127,7 +127,7 @@ func TestCommandStats(t *testing.T) {
 		"cmdstat_evalsha:calls=5,usec=200,usec_per_call=40.00,rejected_calls=0,failed_calls=0\r\n" +
 		"cmdstat_get:calls=5,usec=20,usec_per_call=4.00,rejected_calls=0,failed_calls=0\r\n" +
 		"cmdstat_config|get:calls=7,usec=20,usec_per_call=4.00,rejected_calls=0,failed_calls=0\r\n"
-	for sends, want := range map[string]load{"": {5, 200 * time.Microsecond}, "set": {15, 300 * time.Microsecond}} {
+	for sends, want := range map[string]load{"": {5, 200 * time.Microsecond, 0}, "set": {15, 300 * time.Microsecond, 0}} {
 		if got, err := parseStats(info, sends); err != nil || got != want {
 			t.Errorf("got %v, %v, want %v", got, err, want)
 		}
