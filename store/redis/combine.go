@@ -18,8 +18,8 @@ const (
 	// mostTogether is how many calls travel together at most.
 	mostTogether = 256
 	// fresh is for how long after the sending of a call that was answered others are sent on
-	// their callers' goroutines. After that the connection may be gone, and rueidis lets a call
-	// wait for another's dialing without looking at its context.
+	// their callers' goroutines, which is quicker. After that the connection may be gone, and
+	// while rueidis dials it looks at no context but that of the first call that needs it.
 	fresh = 100 * time.Millisecond
 	never = -fresh
 )
@@ -33,6 +33,7 @@ type combiner struct {
 	client rueidis.Client
 	ctx    context.Context // the handle's
 	probe  string          // a key that does not exist, on the same server
+	direct bool            // the client has one connection to the server, and all calls share it
 
 	mu      sync.Mutex
 	used    int           // slots in use
@@ -56,7 +57,7 @@ var calls = sync.Pool{New: func() any { return &call{reply: make(chan rueidis.Re
 func (c *combiner) do(ctx context.Context, command rueidis.Completed) (rueidis.RedisMessage, error) {
 	began := time.Since(start)
 	c.mu.Lock()
-	if c.used < slots && began-c.replied < fresh {
+	if c.direct && c.used < slots && began-c.replied < fresh {
 		c.used++
 		c.mu.Unlock()
 		result := c.client.Do(ctx, command)

@@ -72,6 +72,9 @@ func Open(rawURL string) (*Store, error) {
 		return nil, err
 	}
 	s.owned = true
+	for p := range s.combiners {
+		s.combiners[p].direct = client.PipelineMultiplex < 0
+	}
 	if c.Mode() != rueidis.ClientModeCluster {
 		s.combiners[0].replied = time.Since(start) // it has said its version
 	}
