@@ -14,7 +14,7 @@ COVER = github.com/dlock-go/dlock \
 	github.com/dlock-go/dlock/fence \
 	github.com/dlock-go/dlock/fence/redisfence
 
-.PHONY: help test lint bench bench-peers bench-quorum cover mutants fuzz prove prove-long cc servers browser pictures
+.PHONY: help test lint bench bench-peers bench-quorum cover mutants fuzz prove prove-long cc servers browser pictures dashboard-picture
 .NOTPARALLEL:
 
 help:
@@ -27,6 +27,7 @@ help:
 	@echo "make mutants  the conformance suite against faulty stores, the simulation and some tests against planted faults"
 	@echo "make fuzz     every fuzz target for FUZZTIME=$(FUZZTIME)"
 	@echo "make pictures the pictures of the page, into docs/images"
+	@echo "make dashboard-picture  the picture of the dashboard, into docs/images; needs npm"
 	@echo "make prove    what make test does a little of, for half an hour; prove-long: more, for two"
 
 test: cc servers lint
@@ -73,6 +74,9 @@ browser:
 
 pictures: browser
 	cd integration && go test -count=1 -run=TestPageFits ./page -page.write=../docs/images
+
+dashboard-picture: servers browser
+	cd integration && go test -count=1 ./dashboard -dashboard.write=../docs/images/grafana.png
 
 # The servers that tests start.
 servers:

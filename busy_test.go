@@ -24,6 +24,14 @@ func heldBy(t *testing.T, err error) string {
 	return e.HeldBy
 }
 
+// heldFor is how long the holder that the error names has had the lock.
+func heldFor(t *testing.T, err error) time.Duration {
+	t.Helper()
+	var e *dlock.Error
+	require.ErrorAs(t, err, &e)
+	return e.HeldFor
+}
+
 func within(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
@@ -37,6 +45,7 @@ func TestErrorNamesTheHolder(t *testing.T) {
 		holder := coretest.Open(t, s, &dlock.Options{Label: "web-3:812"})
 		c := coretest.Open(t, s.Peer(), nil)
 		h := coretest.MustLock(t, t.Context(), holder.Mutex("sku/4711"))
+		began := time.Now()
 		m := c.Mutex("sku/4711")
 
 		_, err := m.TryLockContext(t.Context())
@@ -56,7 +65,12 @@ func TestErrorNamesTheHolder(t *testing.T) {
 				coretest.WantError(t, err, "lock", "sku/4711", context.DeadlineExceeded)
 				assert.NotErrorIs(t, err, dlock.ErrUnavailable, "the store has answered")
 				assert.Equal(t, "web-3:812", heldBy(t, err), what)
-				assert.Equal(t, `dlock: lock "sku/4711": context deadline exceeded: held by web-3:812`, err.Error(), what)
+				held := time.Since(began)
+				assert.InDelta(t, held, heldFor(t, err), 1, what) // an age is at least a nanosecond
+				if held >= 10*time.Second {
+					held = held.Truncate(time.Second)
+				}
+				assert.Equal(t, `dlock: lock "sku/4711": context deadline exceeded: held by web-3:812 for `+held.String(), err.Error(), what)
 			}
 		}
 		require.NoError(t, h.Unlock())

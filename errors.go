@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -83,6 +84,10 @@ type Error struct {
 	// to this client. Empty if the store did not say so: then Client.Inspect can.
 	HeldBy string
 
+	// HeldFor is for how long that holder has had the lock, 0 if the store did not say
+	// so. Hand-overs among the goroutines of one process are one hold of the store.
+	HeldFor time.Duration
+
 	Err error
 }
 
@@ -98,8 +103,19 @@ func (e *Error) Error() string {
 	fmt.Fprintf(&b, ": %v", e.Err)
 	if e.HeldBy != "" {
 		fmt.Fprintf(&b, ": held by %s", printable(e.HeldBy))
+		if d := readable(e.HeldFor); d > 0 {
+			fmt.Fprintf(&b, " for %v", d)
+		}
 	}
 	return b.String()
+}
+
+// readable drops the digits that no reader needs.
+func readable(d time.Duration) time.Duration {
+	if d >= 10*time.Second {
+		return d / time.Second * time.Second
+	}
+	return d / time.Millisecond * time.Millisecond
 }
 
 // printable quotes a label that would not print as one word of a line.

@@ -54,6 +54,9 @@ func (l *locker) fail(verb string, err error) error {
 	e := &Error{Op: l.op(verb), Name: l.config.Name, Err: err}
 	if n, ok := err.(*core.NotGranted); ok {
 		e.HeldBy, e.Err = n.HeldBy, n.Err
+		if !n.HeldSince.IsZero() {
+			e.HeldFor = time.Since(n.HeldSince)
+		}
 	}
 	return e
 }
@@ -70,7 +73,7 @@ func busy(err error, known bool) error {
 	if known {
 		hint = " for another owner than the one of this call"
 	}
-	return &core.NotGranted{Err: fmt.Errorf("%w (this client holds it%s)", n.Err, hint), HeldBy: n.HeldBy}
+	return &core.NotGranted{Err: fmt.Errorf("%w (this client holds it%s)", n.Err, hint), HeldBy: n.HeldBy, HeldSince: n.HeldSince}
 }
 
 // newHold is the memory of a hold and of the call that takes it.

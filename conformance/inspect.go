@@ -3,11 +3,14 @@ package conformance
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/dlock-go/dlock/store"
 )
 
 const saysShort = "Errors, logs and State carry at most the first six characters of an id or owner, and no secret."
+
+const saysAge = "Age time.Duration // since it was granted, or queued as a waiter; 0 if the store does not know"
 
 var inspectCases = []testCase{
 	{
@@ -84,6 +87,55 @@ var inspectCases = []testCase{
 			holders := h.inspect(h.name).Holders
 			if len(holders) != 1 || holders[0].Remaining <= 0 || holders[0].Remaining > 2*h.ttl+h.lag {
 				h.failf(fmt.Sprintf("one holder, with more than 0 and at most %v remaining", 2*h.ttl+h.lag), "%+v", holders)
+			}
+		},
+	},
+	{
+		name: "age",
+		says: saysAge,
+		run: func(h *harness) {
+			a := h.exclusive("A").lease(h.long)
+			sent := h.now()
+			a.hold()
+			answered := h.now()
+			h.sleep(h.ttl)
+			a.renew(h.long)
+			h.sleep(h.ttl)
+			asked := h.now()
+			for _, e := range h.inspect(h.name).Holders {
+				h.wantAge(e.Age, asked-answered, h.now()-sent)
+			}
+			for _, b := range []*claim{h.exclusive("B"), h.shared("C").waiting()} {
+				asked := h.now()
+				g, _ := b.ask()
+				h.wantAge(g.HeldFor, asked-answered, h.now()-sent)
+			}
+		},
+	},
+	{
+		name: "age of a waiter",
+		says: saysAge, needs: fair,
+		run: func(h *harness) {
+			a, w := h.exclusive("A").lease(h.long), h.exclusive("W").waitTTL(h.long)
+			a.hold()
+			sent := h.now()
+			w.queue()
+			answered := h.now()
+			h.sleep(h.ttl)
+			w.queue()
+			h.sleep(h.ttl)
+			asked := h.now()
+			for _, e := range h.inspect(h.name).Queue {
+				h.wantAge(e.Age, asked-answered, h.now()-sent)
+			}
+
+			sent = h.now()
+			a.release()
+			answered = h.now()
+			h.sleep(h.ttl)
+			asked = h.now()
+			for _, e := range h.inspect(h.name).Holders {
+				h.wantAge(e.Age, asked-answered, h.now()-sent)
 			}
 		},
 	},
@@ -184,6 +236,13 @@ func (h *harness) wantEntry(entries []store.Entry, c *claim, token uint64) {
 	}
 	h.fail("Inspect", fmt.Sprintf("%+v", entries),
 		fmt.Sprintf("%v with token %d, label %q and at most %v remaining", c, token, c.req.Label, remaining))
+}
+
+// wantAge wants an age between the two, as the store's clock may tell it, or none.
+func (h *harness) wantAge(age, least, most time.Duration) {
+	if age != 0 && (age < least-h.lag || age > most+h.lag) {
+		h.failf(fmt.Sprintf("an age of %v to %v, or 0", least-h.lag, most+h.lag), "%v", age)
+	}
 }
 
 // wantNoSecret wants that v, printed, has no more than six characters of the

@@ -67,7 +67,7 @@ func (h *modelHandle) acquire(l *modelLock, req store.Request) (g store.Grant, p
 		m.grant(l, e, token, false)
 		return m.held(l, e), 0, nil
 	}
-	g.HeldBy = m.heldBy(l, e)
+	g.HeldBy, g.HeldFor = m.heldBy(l, e)
 	if entry, _, _ := m.rule2(l, e); entry && !nested && !m.is("upgrade waits") {
 		if !m.is("a refused upgrade keeps its place") {
 			m.leave(l, req.ID, true)
@@ -93,6 +93,7 @@ func (h *modelHandle) acquire(l *modelLock, req store.Request) (g store.Grant, p
 		l.queue = append(m.without(l.queue, func(w *modelEntry) bool { return w == place }), place)
 	case req.Queue && (place == nil || m.is("a repeat waits twice")):
 		place = e
+		place.since = m.now()
 		place.end = m.now().Add(req.WaitTTL)
 		if m.is("last in, first out") {
 			l.queue = append([]*modelEntry{place}, l.queue...)
@@ -105,6 +106,9 @@ func (h *modelHandle) acquire(l *modelLock, req store.Request) (g store.Grant, p
 	}
 	if req.Queue && !m.is("asking again does not prolong") {
 		place.end = m.now().Add(req.WaitTTL)
+	}
+	if req.Queue && m.is("asking again makes a waiter younger") {
+		place.since = m.now()
 	}
 	if req.Queue && !m.is("the handle that asked first hears") {
 		place.via = h

@@ -164,6 +164,8 @@ func (m *model) renew(l *modelLock, ref store.Ref) error {
 		}
 	case "renew has a new token":
 		e.token = m.issue(e, false)
+	case "renew makes a hold younger":
+		e.since = m.now()
 	case "fixed holds cannot be renewed":
 		if e.Fixed {
 			return store.ErrLost

@@ -136,6 +136,9 @@ func (m *model) grant(l *modelLock, e *modelEntry, token uint64, promoted bool) 
 	}
 	l.queue = m.without(l.queue, func(w *modelEntry) bool { return m.sameID(w.ID, e.ID) })
 	e.token, e.promoted = token, promoted
+	if !promoted || !m.is("a promoted hold is as old as its place") {
+		e.since = m.now()
+	}
 	switch {
 	case promoted && m.is("promoted holds get their TTL"):
 		e.end = m.now().Add(e.TTL)
@@ -233,17 +236,24 @@ func (m *model) promote(l *modelLock) {
 }
 
 // heldBy is the label of a hold of another owner.
-func (m *model) heldBy(l *modelLock, e *modelEntry) string {
+func (m *model) heldBy(l *modelLock, e *modelEntry) (label string, age time.Duration) {
 	if m.is("a waiter is named as the holder") {
-		return e.Label
+		return e.Label, 0
 	}
 	for _, h := range l.holds {
-		if h.Owner != e.Owner {
-			return h.Label
+		switch {
+		case h.Owner == e.Owner:
+		case m.is("HeldFor is what remains"):
+			return h.Label, h.end.Sub(m.now())
+		default:
+			return h.Label, m.age(h)
 		}
 	}
-	return ""
+	return "", 0
 }
+
+// age is at least a nanosecond, as 0 says that it is not known.
+func (m *model) age(e *modelEntry) time.Duration { return max(m.now().Sub(e.since), 1) }
 
 func (m *model) retry(l *modelLock, e *modelEntry, position int) time.Duration {
 	var wait time.Duration

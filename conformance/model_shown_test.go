@@ -61,7 +61,7 @@ func (h *modelHandle) Inspect(ctx context.Context, name string) (s store.State, 
 
 func (m *model) entries(list []*modelEntry) (shown []store.Entry) {
 	for _, e := range list {
-		x := store.Entry{ID: store.Short(e.ID), Owner: store.Short(e.Owner), Mode: e.Mode, Token: e.token, Remaining: e.end.Sub(m.now()), Label: e.Label}
+		x := store.Entry{ID: store.Short(e.ID), Owner: store.Short(e.Owner), Mode: e.Mode, Token: e.token, Remaining: e.end.Sub(m.now()), Label: e.Label, Age: m.age(e)}
 		switch m.bug {
 		case "ids are shown whole":
 			x.ID = e.ID

@@ -50,6 +50,7 @@ type modelEntry struct {
 	token    uint64
 	short    int
 	end      time.Time
+	since    time.Time // when it was granted, or queued
 	promoted bool
 }
 

@@ -3,6 +3,7 @@ package otel
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -26,9 +27,11 @@ const (
 // metrics are the instruments of an Observer.
 type metrics struct {
 	meter metric.Meter
+	measurements
 
 	wait, hold, call histogram
 	losses, renewals metric.Int64Counter
+	groups           sync.Map // the groups whose losses are counted
 
 	holds, waiters, places, releases metric.Int64ObservableUpDownCounter
 }
@@ -69,7 +72,31 @@ func (m *metrics) make(meter metric.Meter) error {
 	m.waiters = gauge("dlock.waiters", "{call}", "Calls that wait for a lock or for the store's first answer.")
 	m.places = gauge("dlock.places", "{place}", "Places in queues at the store.")
 	m.releases = gauge("dlock.releases.pending", "{release}", "Releases that the store has not confirmed.")
-	return errors.Join(errs...)
+	_, err := meter.RegisterCallback(func(context.Context, metric.Observer) error {
+		m.flush()
+		return nil
+	}, m.holds) // it observes nothing, but a callback without an instrument is not called
+	return errors.Join(append(errs, err)...)
+}
+
+// countLosses begins the counters of a group's losses at zero, when its first lock is
+// taken. A counter that begins with its first loss shows no increase to Prometheus.
+func (m *metrics) countLosses(group string) {
+	if _, known := m.groups.Load(group); known {
+		return
+	}
+	m.groups.Store(group, true)
+	for _, cause := range []dlock.LossCause{dlock.LostDeadline, dlock.LostFixed, dlock.LostMaxHold, dlock.LostGone} {
+		m.losses.Add(context.Background(), 0, lossAttributes(cause, group))
+	}
+}
+
+func lossAttributes(cause dlock.LossCause, group string) metric.AddOption {
+	attrs := []attribute.KeyValue{attrCause.String(string(cause))}
+	if group != "" {
+		attrs = append(attrs, attrGroup.String(group))
+	}
+	return metric.WithAttributes(attrs...)
 }
 
 func (m *metrics) watch(c *dlock.Client) (stop func()) {

@@ -92,7 +92,11 @@ func (o *Observer) EndLock(ctx context.Context, e dlock.LockEvent) {
 		trace.SpanFromContext(ctx).SetAttributes(attrOutcome.String(outcome))
 		endSpan(ctx, e.Err)
 	}
-	o.metrics.wait.record(ctx, e.Took.Seconds(), values{e.Op, outcome, o.group(e.Name)})
+	group := o.group(e.Name)
+	o.metrics.add(ctx, &o.metrics.wait, e.Took.Seconds(), values{e.Op, outcome, group})
+	if e.Err == nil {
+		o.metrics.countLosses(group)
+	}
 }
 
 // EndHold measures how long the lock was held, and counts a loss.
@@ -101,13 +105,9 @@ func (o *Observer) EndHold(e dlock.HoldEvent) {
 		return
 	}
 	ctx, group := context.Background(), o.group(e.Name)
-	o.metrics.hold.record(ctx, e.Held.Seconds(), values{mode(e.Shared), group})
+	o.metrics.add(ctx, &o.metrics.hold, e.Held.Seconds(), values{mode(e.Shared), group})
 	if e.Lost != "" {
-		attrs := []attribute.KeyValue{attrCause.String(string(e.Lost))}
-		if group != "" {
-			attrs = append(attrs, attrGroup.String(group))
-		}
-		o.metrics.losses.Add(ctx, 1, metric.WithAttributes(attrs...))
+		o.metrics.losses.Add(ctx, 1, lossAttributes(e.Lost, group))
 	}
 }
 
@@ -133,7 +133,7 @@ func (o *Observer) EndCall(ctx context.Context, e dlock.CallEvent) {
 	if o.tracer != nil {
 		endSpan(ctx, e.Err)
 	}
-	o.metrics.call.record(ctx, e.Took.Seconds(), values{e.Op, failure, o.opts.Store})
+	o.metrics.add(ctx, &o.metrics.call, e.Took.Seconds(), values{e.Op, failure, o.opts.Store})
 	if e.Op == "renew" {
 		o.metrics.renewals.Add(ctx, int64(e.Names-e.Failed), metric.WithAttributes(attrOutcome.String("renewed")))
 		o.metrics.renewals.Add(ctx, int64(e.Failed), metric.WithAttributes(attrOutcome.String("failed")))

@@ -44,21 +44,30 @@ func (e Entry) String() string {
 	if e.Token != 0 {
 		token = fmt.Sprintf(", token %d", e.Token)
 	}
-	return fmt.Sprintf("%s (owner %s, id %s, %v%s), %v left", e.Label, e.Owner, e.ID, e.Mode, token, e.Remaining/time.Millisecond*time.Millisecond)
+	age := ""
+	if e.Age >= time.Millisecond {
+		age = fmt.Sprintf(" for %v", e.Age/time.Millisecond*time.Millisecond)
+	}
+	return fmt.Sprintf("%s%s (owner %s, id %s, %v%s), %v left", e.Label, age, e.Owner, e.ID, e.Mode, token, e.Remaining/time.Millisecond*time.Millisecond)
 }
 
-// entryJSON is an Entry with its time in words.
+// entryJSON is an Entry with its times in words.
 type entryJSON struct {
 	ID, Owner string
 	Mode      Mode
 	Token     uint64 `json:",omitempty"`
 	Remaining string
 	Label     string
+	Age       string `json:",omitempty"`
 }
 
-// MarshalJSON writes the time that remains in words, as "29s".
+// MarshalJSON writes times in words, as "29s", and no age if it is not known.
 func (e Entry) MarshalJSON() ([]byte, error) {
-	return json.Marshal(entryJSON{e.ID, e.Owner, e.Mode, e.Token, e.Remaining.String(), e.Label})
+	j := entryJSON{ID: e.ID, Owner: e.Owner, Mode: e.Mode, Token: e.Token, Remaining: e.Remaining.String(), Label: e.Label}
+	if e.Age != 0 {
+		j.Age = e.Age.String()
+	}
+	return json.Marshal(j)
 }
 
 // UnmarshalJSON is the reverse of MarshalJSON.
@@ -67,10 +76,16 @@ func (e *Entry) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &j); err != nil {
 		return err
 	}
-	d, err := time.ParseDuration(j.Remaining)
-	if err != nil {
+	read := Entry{ID: j.ID, Owner: j.Owner, Mode: j.Mode, Token: j.Token, Label: j.Label}
+	var err error
+	if read.Remaining, err = time.ParseDuration(j.Remaining); err != nil {
 		return err
 	}
-	*e = Entry{j.ID, j.Owner, j.Mode, j.Token, d, j.Label}
+	if j.Age != "" {
+		if read.Age, err = time.ParseDuration(j.Age); err != nil {
+			return err
+		}
+	}
+	*e = read
 	return nil
 }

@@ -363,6 +363,10 @@ type Grant struct {
 	// HeldBy is the label of one hold that is in the way of a request that is not
 	// held, or "" if the store does not know it without a further call.
 	HeldBy string
+
+	// HeldFor is the [Entry.Age] of the hold that HeldBy names, or 0 if the store does
+	// not know it without a further call.
+	HeldFor time.Duration
 }
 
 // Event is a wake-up. With an ID and a Token: that request was granted, with
@@ -392,6 +396,7 @@ type Entry struct {
 	Token     uint64        // of a holder; 0 for a waiter
 	Remaining time.Duration // until its deadline
 	Label     string
+	Age       time.Duration // since it was granted, or queued as a waiter; 0 if the store does not know
 }
 
 // Short cuts an id or owner to the six characters that may be shown.

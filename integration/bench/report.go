@@ -176,7 +176,7 @@ func table(rows []*row, titled bool) string {
 			fmt.Fprintf(&notes, "- %s: %s, the first: %s.\n", r.library.name, count(r.errors, "error"), r.first)
 		}
 		if r.stuck > 0 {
-			fmt.Fprintf(&notes, "- %s: %s still waited when nobody had held the lock for %v.\n", r.library.name, count(r.stuck, "goroutine"), longest)
+			fmt.Fprintf(&notes, "- %s: %s still waited after %v without a holder.\n", r.library.name, count(r.stuck, "goroutine"), longest)
 		}
 	}
 	text := section.Table(head, cells)

@@ -96,7 +96,7 @@ func (z sizes) scenarios() (all []scenario) {
 	})
 	add(scenario{
 		id: "hands", title: "Hand-over between two processes",
-		about: fmt.Sprintf("The lock goes to and fro; it is given up when the other has waited for %v. The times are from before Unlock in one process to after Lock in the other.", settled),
+		about: fmt.Sprintf("Each process unlocks when the other has waited for %v. Times are from before Unlock in one to after Lock in the other.", settled),
 		job:   job{Kind: "hands", Goroutines: 1, Processes: 2, Time: 2 * z.time}, libraries: hands, columns: ofHands,
 	})
 	add(scenario{
@@ -107,7 +107,7 @@ func (z sizes) scenarios() (all []scenario) {
 	holding := func(id string, n int, lease time.Duration, libraries []string) {
 		add(scenario{
 			id: id, title: fmt.Sprintf("%d locks held and renewed, with leases of %v", n, lease),
-			about: "Each repetition is a third of the lease. redsync and redislock leave renewal to the caller: a goroutine for each lock extends it every third of the lease. One process.",
+			about: "One process; a repetition is a third of the lease. For redsync and redislock a goroutine for each lock extends it every third of the lease.",
 			job:   job{Kind: "held", Locks: n, Distinct: true, Lease: lease, Time: lease / 3}, libraries: libraries, columns: ofHeld, windows: true,
 		})
 	}
@@ -121,7 +121,7 @@ func (z sizes) scenarios() (all []scenario) {
 	if z.patient > 0 {
 		holding("held-long", slices.Max(z.held), z.patient, []string{"dlock", "etcd-dlock"})
 	}
-	const readers = "A turn in 20 writes, the others read and lock shared; with other libraries, which have no readers' lock, all lock alike."
+	const readers = "One turn in 20 writes. The others lock shared where there is a readers' lock."
 	add(scenario{
 		id: "mixed", title: "Read-mostly: 16 goroutines of one process", about: readers,
 		job: job{Kind: "turns", Goroutines: 16, Reads: 0.95}, libraries: append(mixed[:len(mixed):len(mixed)], "sync"), columns: ofMixed,
@@ -133,14 +133,14 @@ func (z sizes) scenarios() (all []scenario) {
 	for _, n := range z.crowds {
 		add(scenario{
 			id: growing("crowd-", n), title: count(n, "waiter") + " on one name", row: count(n, "waiter"),
-			about: "One process. With dlock each has an owner of its own and so waits at the server, not in the line of its process.",
+			about: "One process. With dlock each waiter has an owner of its own, and so waits at the server.",
 			job:   job{Kind: "turns", Goroutines: n + 1, Apart: true, Warm: z.time}, libraries: crowded, columns: ofCrowd,
 		})
 	}
 	for _, n := range z.crowds {
 		add(scenario{
 			id: growing("holders-", n), title: "A reader beside " + count(n, "other"), row: count(n, "reader"),
-			about: "One more locks and unlocks, beside readers who hold the name, each an owner of its own.",
+			about: "One more reader locks and unlocks beside readers that hold the name, each an owner of its own.",
 			job:   job{Kind: "turns", Goroutines: 1, Apart: true, Reads: 1, Readers: n, Warm: z.time}, libraries: reading, columns: ofReaders,
 		})
 	}

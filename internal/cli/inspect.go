@@ -35,7 +35,7 @@ Ids and owners are cut to six characters: whole, they are the right to release a
 			if *asJSON {
 				return exitOK, p.printJSON(lock)
 			}
-			return exitOK, describe(p.Stdout, lock, false)
+			return exitOK, describe(p.Stdout, lock)
 		}
 	},
 }
@@ -47,27 +47,23 @@ func one(args []string) (string, error) {
 	return args[0], nil
 }
 
-// describe prints a lock. seen adds for how long each entry has been seen.
-func describe(w io.Writer, lock lockview.Lock, seen bool) error {
+// describe prints a lock.
+func describe(w io.Writer, lock lockview.Lock) error {
 	if len(lock.Holders)+len(lock.Queue) == 0 {
 		_, err := fmt.Fprintf(w, "%s is free\n", lock.Name)
 		return err
 	}
-	heading := []string{"", "MODE", "TOKEN", "LABEL", "OWNER", "ID", "LEASE"}
-	if seen {
-		heading = append(heading, "SEEN FOR")
-	}
-	rows := [][]string{heading}
+	rows := [][]string{{"", "MODE", "TOKEN", "LABEL", "OWNER", "ID", "LEASE", "FOR"}}
 	add := func(role string, e lockview.Entry) {
 		token := "-"
 		if e.Token != 0 {
 			token = strconv.FormatUint(e.Token, 10)
 		}
-		row := []string{role, e.Mode, token, label(e.Label), e.Owner, e.ID, short(e.Remaining)}
-		if seen {
-			row = append(row, short(e.Seen))
+		age := "-"
+		if e.Age > 0 {
+			age = short(e.Age)
 		}
-		rows = append(rows, row)
+		rows = append(rows, []string{role, e.Mode, token, label(e.Label), e.Owner, e.ID, short(e.Remaining), age})
 	}
 	for _, e := range lock.Holders {
 		add("holder", e)

@@ -14,8 +14,7 @@ import (
 
 var watchCommand = command{
 	name: "watch", args: "[NAME]", short: "show one lock, or all of them, live",
-	long: `With a NAME it shows the holders and waiters of that lock, and for how long it has seen each of
-them. Without one it shows the locks that list shows. On a terminal it redraws the screen. Elsewhere,
+	long: `With a NAME it shows the holders and waiters of that lock, and for how long each of them is there. Without one it shows the locks that list shows. On a terminal it redraws the screen. Elsewhere,
 and with --json, it prints what has changed. Ctrl-C ends it.
 `,
 	setup: func(p *Program, f *flag.FlagSet) action {
@@ -118,7 +117,7 @@ func (w *watch) show(locks []lockview.Lock, more int, err error, screen bool) er
 
 func (w *watch) text(out io.Writer, locks []lockview.Lock, more int) {
 	if w.name != "" {
-		describe(out, locks[0], true)
+		describe(out, locks[0])
 		return
 	}
 	table(out, rows(locks))

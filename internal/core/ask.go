@@ -95,7 +95,7 @@ func (a *Call) answered(p *place, answer request.Answer) (localqueue.State, erro
 		p.hold.init(p, answer.Grant)
 		return a.settle(p, nil)
 	case request.Refused:
-		return a.settle(p, withStanding(answer.Err, answer))
+		return a.settle(p, answer.Err)
 	}
 	err := a.over()
 	if err == nil && a.Client.isClosing.Load() {
@@ -103,7 +103,7 @@ func (a *Call) answered(p *place, answer request.Answer) (localqueue.State, erro
 	}
 	n, sent := a.name, a.Client.moment(p.request.Sent())
 	n.shard.mu.Lock()
-	a.asked(sent)
+	a.askedAt(sent)
 	if err == nil && p.asksFor(a) {
 		p.follow()
 		n.shard.mu.Unlock()
@@ -113,7 +113,7 @@ func (a *Call) answered(p *place, answer request.Answer) (localqueue.State, erro
 	state := a.waiter.State
 	n.shard.mu.Unlock()
 	p.request.Abandon()
-	return state, withStanding(err, answer)
+	return state, err
 }
 
 // settle ends the asking on this goroutine: with a grant, or with err.

@@ -13,9 +13,10 @@ import (
 // NotGranted is the error of a call that did not get the lock, with what is known of
 // the holder in its way.
 type NotGranted struct {
-	Err    error
-	HeldBy string // label of a holder; "" if it is not known
-	Own    bool   // this client has the hold, for another owner
+	Err       error
+	HeldBy    string    // label of a holder; "" if it is not known
+	HeldSince time.Time // when that hold was granted; zero if it is not known
+	Own       bool      // this client has the hold, for another owner
 }
 
 // Error returns the text of the error that it wraps.
@@ -32,61 +33,31 @@ func (a *Call) over() error {
 	return err
 }
 
-// answered is an error with what the answer to a request has said beside it. It does
-// not leave the core.
-type answered struct {
-	error
-	request.Standing
-}
-
-func (e *answered) Unwrap() error { return e.error }
-
-func withStanding(err error, answer request.Answer) error {
-	e := &answered{error: err}
-	e.HeldBy = answer.HeldBy
-	if answer.Outcome == request.Unknown {
-		e.Trouble = answer.Err
-	}
-	if err == nil || e.HeldBy == "" && e.Trouble == nil {
-		return err
-	}
-	return e
-}
-
 // warnSlow logs that the call waits for long.
 func (a *Call) warnSlow() {
 	a.warned = true
 	c, waited := a.Client, time.Duration(a.Client.now()-a.since)
 	sh := a.name.shard
 	sh.mu.Lock()
-	var st request.Standing
-	if p := a.reliesOn(); p != nil {
-		st = p.request.Standing()
-	}
-	st, own := a.inTheWay(st)
+	st, own := a.inTheWay()
 	sh.mu.Unlock()
 	attrs := []any{"name", a.Config.Name, "waited", waited, "held_by", st.HeldBy, "this_client", own}
+	if !st.HeldSince.IsZero() {
+		attrs = append(attrs, "held_for", time.Since(st.HeldSince))
+	}
 	if st.Trouble != nil {
 		attrs = append(attrs, "error", st.Trouble.Error())
 	}
 	c.logs.add(func() { c.log.Warn("dlock: a lock call waits for long", attrs...) })
 }
 
-// blame says how the request stands that a failing call relied on, and whether this
-// client has a hold in the way. The shard is locked.
-func (a *Call) blame(err error) (st request.Standing, own bool) {
-	if said, ok := err.(*answered); ok {
-		st = said.Standing
-	} else if p := a.reliesOn(); p != nil && a.cut {
+// inTheWay says how the request stands that the call relies on, or relied on last. If
+// this client has a hold in the way it names that one. The shard is locked.
+func (a *Call) inTheWay() (st request.Standing, own bool) {
+	n := a.name
+	if p := a.reliesOn(); p != nil {
 		st = p.request.Standing()
 	}
-	return a.inTheWay(st)
-}
-
-// inTheWay reports whether this client has a hold in the way of the call, and then
-// names that one. The shard is locked.
-func (a *Call) inTheWay(st request.Standing) (_ request.Standing, own bool) {
-	n := a.name
 	if int(n.ownerHolds) == len(a.owner.holds) {
 		return st, false
 	}
@@ -97,22 +68,19 @@ func (a *Call) inTheWay(st request.Standing) (_ request.Standing, own bool) {
 	if s.mode() == store.Shared && a.Mode == store.Shared {
 		return st, false
 	}
-	st.HeldBy = s.place.config.Label
+	st.HeldBy, st.HeldSince = s.place.config.Label, a.Client.start.Add(time.Duration(s.began))
 	return st, true
 }
 
-// reliesOn returns the place that asks for the call, or for the front of the queue
-// that the call stands in. The shard is locked.
+// reliesOn returns the place that asks for the front of the queue that the call stands
+// in, or else the last one of its own. The shard is locked.
 func (a *Call) reliesOn() *place {
-	if a.direct != nil {
-		return a.direct
-	}
 	q := a.waiter.Place
 	if a.waiter.State == localqueue.Waiting {
 		q = a.name.queue.Front()
 	}
 	if q == nil {
-		return nil
+		return a.asked
 	}
 	p, _ := q.Value.(*place) // none before it has an id
 	return p
@@ -121,9 +89,6 @@ func (a *Call) reliesOn() *place {
 // explain is the error of a call that ends without the lock because of err. A call
 // that its context ends says so beside the trouble that the store had.
 func (a *Call) explain(err error, st request.Standing, own bool) error {
-	if said, ok := err.(*answered); ok {
-		err = said.error
-	}
 	err = request.WhichClosed(err)
 	if a.cut && st.Trouble != nil {
 		err = fmt.Errorf("%w: %w", err, request.Unavailable(st.Trouble))
@@ -132,5 +97,5 @@ func (a *Call) explain(err error, st request.Standing, own bool) error {
 	if !held || st.HeldBy == "" && !own {
 		return err
 	}
-	return &NotGranted{Err: err, HeldBy: st.HeldBy, Own: own}
+	return &NotGranted{Err: err, HeldBy: st.HeldBy, HeldSince: st.HeldSince, Own: own}
 }

@@ -40,7 +40,6 @@ type Call struct {
 
 	counted      gauge
 	leaseChecked bool // the grant came on this goroutine, and the clock was read
-	placeUsed    bool // placeMemory is in use
 	cut          bool // its context has ended
 	warned       bool // its long wait was logged
 
@@ -49,12 +48,12 @@ type Call struct {
 	owner *ownerState
 	since moment // it asks or waits; written under the shard
 	again *again
+	asked *place // the last place of its own; nil before the first
 
 	// Guarded by the shard.
 	waiter localqueue.Waiter
 	ready  chan struct{} // told when waiter.State has changed; made when the call has to wait
 	err    error         // if failed
-	direct *place        // in the background, for this call alone
 
 	placeMemory place
 	holdMemory  ownerHold
@@ -224,7 +223,7 @@ func (a *Call) failing(err error) bool {
 
 // fail ends a call that is not in the queue. The shard is locked.
 func (a *Call) fail(err error) {
-	a.err, a.direct = err, nil
+	a.err = err
 	a.waiter.State = localqueue.Failed
 	a.wake()
 }
@@ -260,12 +259,12 @@ func (a *Call) leave(err error) error {
 		n.shard.mu.Unlock()
 		return a.deliver()
 	}
-	st, own := a.blame(err)
+	st, own := a.inTheWay()
 	if a.waiter.InQueue() {
 		n.carryOut(n.queue.Leave(&a.waiter))
 	}
-	if p := a.direct; p != nil {
-		p.drop()
+	if a.waiter.State == localqueue.Following { // by a place for this call alone
+		a.asked.drop()
 	}
 	a.owner.forget(a)
 	a.owner.leave()

@@ -59,9 +59,9 @@ func (a *Call) uncount() {
 	a.counted = uncounted
 }
 
-// asked notes when the request of this call was sent. What it has waited before is
+// askedAt notes when the request of this call was sent. What it has waited before is
 // counted. The shard is locked.
-func (a *Call) asked(at moment) {
+func (a *Call) askedAt(at moment) {
 	if a.counted == waits {
 		a.Client.waitTime.Add(int64(at - a.since))
 	}

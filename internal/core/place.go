@@ -39,10 +39,10 @@ const idleTime = handoverWindow
 // newPlace returns a place of this call for a request with that id.
 func (a *Call) newPlace(id string) *place {
 	p := &a.placeMemory
-	if a.placeUsed {
+	if a.asked != nil {
 		p = new(place)
 	}
-	a.placeUsed = true
+	a.asked = p
 	p.name, p.config, p.again = a.name, a.Config, a.again
 	p.request.Init(a.Client.sender, &a.Config.Config, a.Config.Name, id, a.Mode)
 	return p
@@ -69,7 +69,6 @@ func (p *place) follow() {
 	p.began = p.name.client.now()
 	if p.queue == nil {
 		p.only.waiter.State = localqueue.Following
-		p.only.direct = p
 		return
 	}
 	p.name.queue.Detach(p.queue)
@@ -213,7 +212,7 @@ func (p *place) refusedDirectly(err error, again bool) {
 	switch {
 	case !p.asksFor(a): // it has gone
 	case again && !a.Try:
-		a.again, a.direct = p.afterLostID(), nil
+		a.again = p.afterLostID()
 		a.waiter.State = localqueue.Direct
 		a.wake()
 	default:

@@ -90,7 +90,7 @@ func (s *storeHold) serve(a *Call, fx *effects) {
 		n.carryOut(n.queue.Serve(&a.waiter))
 		o.forget(a)
 	}
-	a.waiter.State, a.direct = localqueue.Granted, nil
+	a.waiter.State = localqueue.Granted
 	g := &a.holdMemory
 	g.store, g.owner, g.token = s, o, s.token
 	if s.token != s.issued {

@@ -34,8 +34,8 @@ type Kind struct {
 // Waiter is one call in the queue. Its zero value is idle. Value is the caller's.
 type Waiter struct {
 	Mode  store.Mode
-	Kind  *Kind
 	State State
+	Kind  *Kind
 	Place *Place // that asks for it; nil unless it is at the front
 	Value any
 

@@ -1,5 +1,5 @@
 // Package lockview shows the locks of a store to people: which there are, which owner
-// holds each, which wait, and for how long that has been seen.
+// holds each, which wait, and for how long.
 package lockview
 
 import (
@@ -40,7 +40,7 @@ type Entry struct {
 	Token     uint64 `json:"token,string,omitempty"` // a string, because JavaScript counts to 2^53 only
 	Label     string `json:"label"`
 	Remaining int64  `json:"remaining_ms"` // until its deadline, which renewals move
-	Seen      int64  `json:"seen_ms"`      // for how long this view has seen it; it may be older
+	Age       int64  `json:"age_ms"`       // since its grant, or its place; if the store does not know, since this view saw it
 }
 
 // Show returns a name as people can read it: quoted if it has bytes that do not print.
@@ -161,7 +161,7 @@ func (v *View) entries(name, role string, from []store.Entry, now time.Time) []E
 		v.seen[key] = s
 		entries[i] = Entry{
 			ID: e.ID, Owner: e.Owner, Mode: e.Mode.String(), Token: e.Token, Label: strings.ToValidUTF8(e.Label, "?"),
-			Remaining: e.Remaining.Milliseconds(), Seen: now.Sub(s.first).Milliseconds(),
+			Remaining: e.Remaining.Milliseconds(), Age: max(e.Age, now.Sub(s.first)).Milliseconds(),
 		}
 	}
 	return entries

@@ -46,6 +46,21 @@ func (s *deadlines) within(now time.Time, timeout time.Duration) *sharedDeadline
 	return d
 }
 
+// boundedContext is the context of one call of the store, which ends its use with leave.
+type boundedContext interface {
+	context.Context
+	leave()
+}
+
+// bound returns a context with the values of ctx, which ends with ctx or as within says.
+func (s *deadlines) bound(ctx context.Context, now time.Time, timeout time.Duration) boundedContext {
+	shared := s.within(now, timeout)
+	if ctx == context.Background() {
+		return shared
+	}
+	return &callContext{caller: ctx, shared: shared}
+}
+
 // join counts one more user, unless the last has left.
 func (d *sharedDeadline) join() bool {
 	for n := d.users.Load(); n > 0; n = d.users.Load() {
@@ -126,8 +141,8 @@ func (c *callContext) either() context.Context {
 	return c.merged
 }
 
-// end frees what the context has taken. The call has returned.
-func (c *callContext) end() {
+// leave frees what the context has taken. The call has returned.
+func (c *callContext) leave() {
 	c.mu.Lock()
 	stop := c.stop
 	c.stop, c.over = nil, true

@@ -99,9 +99,7 @@ func TestRefusedBeforeItListens(t *testing.T) {
 	r := new(Request)
 	r.Init(d, &Config{TTL: time.Second, WaitTTL: time.Second, Timeout: time.Second}, "m", NewID(), store.Exclusive)
 	var got Answer
-	p := r.newPolling(time.Now(), func(a Answer) { got = a })
-	p.timer = time.NewTimer(time.Hour)
-	r.poll = p
+	r.poll = &polling{then: func(a Answer) { got = a }, timer: time.NewTimer(time.Hour)}
 	r.mu.Lock()
 	r.finish(Answer{Outcome: Refused, Err: ErrUnavailable})
 	r.listen()

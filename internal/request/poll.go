@@ -1,7 +1,7 @@
 package request
 
 import (
-	"fmt"
+	"context"
 	"time"
 
 	"github.com/dlock-go/dlock/store"
@@ -19,19 +19,13 @@ const (
 // store's reconnection or the time of Retry gives reason to. Events make it fast;
 // none is needed for progress. It is guarded by Request.mu.
 type polling struct {
-	then  func(Answer) // is called once, with a grant or a refusal
-	timer *time.Timer  // fires at the next request, or at giveUp while one is under way
-
-	next      time.Time // when to ask
-	giveUp    time.Time // unless an answer is confirmed before
-	sent      time.Time // the last request
-	heard     bool      // the request before was confirmed
-	late      bool      // giveUp is what was left to a request that was itself late
-	again     bool      // a reason to ask again came since the last request was sent
-	mustRenew bool      // that reason was a pushed grant; an answer has to bring its lease to the TTL
-	trouble   error     // of the last request, if its outcome is unknown
-	heldBy    string    // label of a hold in the way, by the last confirmed answer
-	pause     Backoff
+	then  func(Answer) // is called once, with a grant or a refusal; nil: the polling is over
+	timer *time.Timer  // fires at next
+	sent  time.Time    // sending of the last request
+	next  time.Time    // when to ask
+	wish  time.Time    // when to ask by an event that came after the last sending; zero: none
+	late  bool         // patience may end before the answer to the last request
+	pause Backoff
 }
 
 // Poll goes on in the background from answer, which was Queued or Unknown, until
@@ -41,175 +35,107 @@ type polling struct {
 // been confirmed for a whole TTL: that is a refusal with ErrUnavailable.
 func (r *Request) Poll(answer Answer, then func(Answer)) {
 	now := time.Now()
-	p := r.newPolling(now, then)
-	if answer.Outcome == Queued {
-		p.heard, p.heldBy = true, answer.HeldBy
-		p.next = now.Add(r.retry(answer.Retry))
-	} else {
-		p.trouble = answer.Err
-		p.next = now.Add(p.pause.Next())
-	}
-	r.startPolling(p, now)
-}
-
-// Start is Poll for a request that was not sent yet: it is sent in the background.
-func (r *Request) Start(then func(Answer)) {
-	now := time.Now()
-	p := r.newPolling(now, then)
-	p.next = now
-	r.startPolling(p, now)
-}
-
-func (r *Request) newPolling(now time.Time, then func(Answer)) *polling {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	p := &polling{then: then, sent: r.base, giveUp: r.base.Add(r.config.TTL)}
-	if r.base.IsZero() {
-		p.sent, p.giveUp = now, now.Add(r.config.TTL)
-		r.resets = r.sender.wakeups.resets.Load()
-	}
-	p.pause = Backoff{Limit: min(time.Second, r.config.TTL/10)}
-	return p
-}
-
-func (r *Request) startPolling(p *polling, now time.Time) {
+	p := &polling{then: then, pause: Backoff{Limit: min(time.Second, r.config.TTL/10)}}
 	r.mu.Lock()
 	if r.phase != asking {
 		r.mu.Unlock()
 		return // abandoned meanwhile
 	}
+	r.begin(now)
+	p.sent = r.base
 	r.poll = p
-	wait := p.next.Sub(now)
-	if p.exhausted() {
-		wait = 0
-	}
-	p.timer = time.AfterFunc(wait, r.onTimer)
+	p.timer = time.AfterFunc(r.plan(answer, now), r.onTimer)
 	r.mu.Unlock()
 	r.listen()
 }
 
+// Start is Poll for a request that was not sent yet: it is sent in the background.
+func (r *Request) Start(then func(Answer)) { r.Poll(Answer{Outcome: Unsent}, then) }
+
 // listen has the request get its events. The timer may have ended it meanwhile.
 func (r *Request) listen() {
 	missed := r.sender.wakeups.enter(r)
-	if r.over() {
+	r.mu.Lock()
+	over := r.poll.then == nil
+	r.mu.Unlock()
+	if over {
 		r.sender.wakeups.remove(r)
-		return
-	}
-	if missed.ID != "" || r.sender.wakeups.resets.Load() != r.resets {
+	} else if missed.ID != "" || r.sender.wakeups.resets.Load() != r.resets {
 		r.onEvent(missed)
 	}
 }
 
-// over reports that nothing more is asked for: the request was abandoned, granted or
-// refused.
-func (r *Request) over() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.phase != asking || r.poll.then == nil
+// plan says when to ask again after an answer, and returns how long that is. r.mu is
+// locked.
+func (r *Request) plan(a Answer, now time.Time) (wait time.Duration) {
+	p := r.poll
+	p.next = now
+	switch a.Outcome {
+	case Queued:
+		p.pause.Reset()
+		p.next = now.Add(max(min(a.Retry, r.config.WaitTTL/3), minSleep))
+		if !p.wish.IsZero() {
+			p.next = earlier(p.next, p.wish)
+		}
+	case Unknown:
+		p.next = now.Add(p.pause.Next())
+		if r.exhausted() {
+			return 0
+		}
+	}
+	return p.next.Sub(now)
 }
 
-// retry is how long a queued request sleeps.
-func (r *Request) retry(wish time.Duration) time.Duration {
-	return max(min(wish, r.config.WaitTTL/3), minSleep)
-}
+// giveUp is when to give up unless an answer is confirmed before. r.mu is locked.
+func (r *Request) giveUp() time.Time { return r.base.Add(r.config.TTL) }
+
+// exhausted reports that the store is in trouble and another try would come too late.
+// r.mu is locked.
+func (r *Request) exhausted() bool { return r.trouble() != nil && !r.poll.next.Before(r.giveUp()) }
 
 // onTimer sends the next request, or gives up.
 func (r *Request) onTimer() {
-	d := r.sender
-	d.busy.Add()
-	defer d.busy.Done()
+	r.sender.busy.Add()
+	defer r.sender.busy.Done()
 	r.mu.Lock()
 	p, now := r.poll, time.Now()
-	if r.phase != asking || p.then == nil {
-		r.mu.Unlock()
-		return
-	}
 	switch {
-	case r.inFlight && now.Before(p.giveUp):
-		p.timer.Reset(p.giveUp.Sub(now))
-	case r.inFlight:
-		r.finish(Answer{Outcome: Refused, Err: Unavailable(p.silence(now.Sub(p.sent)))})
-		return
-	case p.exhausted():
-		r.finish(Answer{Outcome: Refused, Err: Unavailable(p.trouble)})
-		return
-	case now.Before(p.next):
-		p.timer.Reset(p.next.Sub(now))
-	default:
-		r.inFlight = true
-		if r.base.IsZero() {
-			r.base = now
-		}
-		p.begin(now, min(r.config.Timeout, r.config.TTL))
+	case r.phase != asking || p.then == nil || r.inFlight:
 		r.mu.Unlock()
-		r.ask(now)
+		return
+	case r.exhausted():
+		r.finish(Answer{Outcome: Refused, Err: Unavailable(r.trouble())})
+		return
+	case now.Before(p.next): // this firing is late, and the timer was set again
+		r.mu.Unlock()
 		return
 	}
+	// A request that is sent late, because the store wished it so or the process stood
+	// still, has a whole timeout for its answer. Another one ends when patience does.
+	timeout := min(r.config.Timeout, r.config.TTL)
+	if left := r.giveUp().Sub(now); r.trouble() != nil && left > 0 {
+		timeout = min(timeout, left)
+	}
+	p.sent, p.wish, p.late = now, time.Time{}, now.Add(timeout).After(r.giveUp())
+	r.inFlight = true
 	r.mu.Unlock()
+	r.proceed(r.send(context.Background(), now, timeout))
 }
 
-// begin notes that a request is being sent. One that begins near the end of the
-// patience, because the store wished it so or the process stood still, has a whole
-// timeout for its answer.
-func (p *polling) begin(now time.Time, timeout time.Duration) {
-	p.again, p.mustRenew, p.sent = false, false, now
-	due := now.Add(timeout)
-	if late := !now.Before(p.giveUp); late || p.heard && p.giveUp.Before(due) {
-		p.giveUp, p.late = due, true
-	}
-	p.timer.Reset(p.giveUp.Sub(now))
-}
-
-// ask makes one call of the store in the background and handles its answer.
-func (r *Request) ask(now time.Time) {
-	d := r.sender
-	g, err := store.Grant{}, ErrClosed
-	if !d.closing.Load() {
-		ctx := d.acquires.within(now, r.config.Timeout)
-		g, err = d.store.Acquire(ctx, r.req)
-		err = explain(err, ctx.Err() != nil, now)
-		ctx.leave()
-	}
+// proceed goes on after an answer in the background. An event may have granted the
+// request since, or Abandon have ended it.
+func (r *Request) proceed(a Answer) {
 	r.mu.Lock()
-	a := r.note(g, err, now)
-	if p := r.poll; (r.phase == asking || a.Outcome == Granted) && p.then != nil {
-		r.handle(a)
-		return
-	}
-	forgotten, present := r.phase == abandoned, r.present || r.unknown
-	r.mu.Unlock()
-	if forgotten {
-		r.clear(present)
-	}
-}
-
-// handle goes on after an answer in the background. It unlocks r.mu.
-func (r *Request) handle(a Answer) {
-	p, now := r.poll, time.Now()
-	switch a.Outcome {
-	case Granted, Refused:
+	p := r.poll
+	switch {
+	case p.then == nil:
+		r.mu.Unlock()
+	case a.Outcome == Granted || a.Outcome == Refused:
 		r.finish(a)
-		return
-	case Queued:
-		p.pause.Reset()
-		p.heard, p.late, p.giveUp, p.trouble = true, false, r.base.Add(r.config.TTL), nil
-		p.heldBy = a.HeldBy
-		p.next = now.Add(r.retry(a.Retry))
-		switch {
-		case p.mustRenew:
-			p.next = now
-		case p.again:
-			p.next = earlier(p.next, p.sent.Add(askGap))
-		}
-	case Unknown:
-		p.heard, p.next, p.trouble = false, now.Add(p.pause.Next()), a.Err
-		if p.exhausted() {
-			r.finish(Answer{Outcome: Refused, Err: Unavailable(a.Err)})
-			return
-		}
+	default:
+		p.timer.Reset(r.plan(a, time.Now()))
+		r.mu.Unlock()
 	}
-	p.timer.Reset(p.next.Sub(now))
-	r.mu.Unlock()
 }
 
 // onEvent handles an event for this request. It is a grant if its token is newer
@@ -230,19 +156,22 @@ func (r *Request) onEvent(e store.Event) {
 	}
 	lease := r.config.valid(r.config.WaitTTL)
 	g := Grant{Token: e.Token, Spare: r.spare(e.Short), At: now, Deadline: r.base.Add(lease)}
+	wish := now
 	switch {
 	case e.Token <= r.told:
-		p.next = earlier(p.next, p.sent.Add(askGap))
+		wish = p.sent.Add(askGap)
 	case r.config.Fixed || g.Deadline.Sub(now) < lease/3:
-		p.next, p.mustRenew = now, true
 	default:
 		r.phase, r.present = granted, true
 		r.sender.counts.pushed.Add(1)
 		r.finish(Answer{Outcome: Granted, Grant: g})
 		return
 	}
-	p.again = true
+	if p.wish.IsZero() || wish.Before(p.wish) {
+		p.wish = wish
+	}
 	if !r.inFlight {
+		p.next = earlier(p.next, p.wish)
 		p.timer.Reset(p.next.Sub(now))
 	}
 	r.mu.Unlock()
@@ -264,17 +193,6 @@ func (r *Request) Late() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.poll != nil && r.poll.late
-}
-
-// exhausted reports that another try would come too late.
-func (p *polling) exhausted() bool { return p.trouble != nil && !p.next.Before(p.giveUp) }
-
-// silence is what is known of a store of which nothing came within d.
-func (p *polling) silence(d time.Duration) error {
-	if p.trouble != nil {
-		return fmt.Errorf("a call of the store did not return within %v, and before that: %w", d, p.trouble)
-	}
-	return fmt.Errorf("a call of the store did not return within %v", d)
 }
 
 func earlier(a, b time.Time) time.Time {

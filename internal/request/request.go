@@ -47,6 +47,7 @@ type Request struct {
 	resets   uint64        // of the wakeups, before the first request was sent
 	told     uint64        // last token that a confirmed answer told
 	base     time.Time     // sending of the last confirmed request; before any, of the first
+	said     *Standing     // what the last answers said; nil if nothing
 	cleared  chan struct{} // see Cleared
 	poll     *polling      // nil until Poll
 }
@@ -69,6 +70,7 @@ const (
 	Queued
 	Refused // certainly not; Answer.Err says why
 	Unknown // Answer.Err says what went wrong
+	Unsent  // there is no answer, for no request was sent
 )
 
 // Answer is the outcome of a request.
@@ -77,7 +79,6 @@ type Answer struct {
 	Grant   Grant         // if granted
 	Err     error         // if refused or unknown
 	Retry   time.Duration // if queued: when to ask again, unless an event comes
-	HeldBy  string        // label of a hold in the way, if the store said so
 }
 
 // Grant is a grant that may be relied on until Deadline.
@@ -128,33 +129,25 @@ func (r *Request) Send(ctx context.Context) Answer {
 
 func (r *Request) send(ctx context.Context, now time.Time, timeout time.Duration) Answer {
 	d := r.sender
-	if d.closing.Load() {
+	r.mu.Lock()
+	r.inFlight = !d.closing.Load()
+	if !r.inFlight {
+		r.mu.Unlock()
 		return Answer{Outcome: Refused, Err: ErrClosed}
 	}
 	r.begin(now)
-	shared := d.acquires.within(now, timeout)
-	if ctx == context.Background() {
-		g, err := d.store.Acquire(shared, r.req)
-		if err != nil {
-			err = explain(err, shared.Err() != nil, now)
-		}
-		shared.leave()
-		return r.answered(g, err, now)
-	}
-	call := &callContext{caller: ctx, shared: shared}
-	g, err := d.store.Acquire(call, r.req)
+	r.mu.Unlock()
+	bounded := d.acquires.bound(ctx, now, timeout)
+	g, err := d.store.Acquire(bounded, r.req)
 	if err != nil {
-		err = explain(err, call.Err() != nil, now)
+		err = explain(err, bounded.Err() != nil, now)
 	}
-	call.end()
+	bounded.leave()
 	return r.answered(g, err, now)
 }
 
-// begin notes that a request is about to be sent.
+// begin notes when the first request is sent. r.mu is locked.
 func (r *Request) begin(now time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.inFlight = true
 	if r.base.IsZero() {
 		r.base = now
 		r.resets = r.sender.wakeups.resets.Load()
@@ -178,7 +171,8 @@ func (r *Request) answered(g store.Grant, err error, sent time.Time) Answer {
 func (r *Request) note(g store.Grant, err error, sent time.Time) Answer {
 	r.inFlight = false
 	r.sender.counts.count(r.req.ID, err)
-	answer := Answer{HeldBy: g.HeldBy, Retry: g.Retry}
+	answer := Answer{Retry: g.Retry}
+	r.notice(g, err, sent)
 	switch {
 	case err == nil:
 		r.present = true
@@ -226,7 +220,7 @@ func (r *Request) Try(ctx context.Context, stop <-chan struct{}) Answer {
 		a := r.send(ctx, now, deadline.Sub(now))
 		switch a.Outcome {
 		case Queued: // a store that has it wait all the same
-			return Answer{Outcome: Refused, Err: store.ErrHeld, HeldBy: a.HeldBy}
+			return Answer{Outcome: Refused, Err: store.ErrHeld}
 		case Granted, Refused:
 			return a
 		}

@@ -86,8 +86,8 @@ func (d *Sender) Renew(ctx context.Context, refs []store.Ref) []error {
 // matches ErrUnavailable.
 func (d *Sender) Look(ctx context.Context, timeout time.Duration, call func(context.Context) error) error {
 	now := time.Now()
-	bounded := &callContext{caller: ctx, shared: d.acquires.within(now, timeout)}
-	defer bounded.end()
+	bounded := d.acquires.bound(ctx, now, timeout)
+	defer bounded.leave()
 	err := call(bounded)
 	if errors.Is(err, store.ErrUnsupported) {
 		return err

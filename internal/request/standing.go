@@ -1,12 +1,45 @@
 package request
 
-import "time"
+import (
+	"time"
+
+	"github.com/dlock-go/dlock/store"
+)
 
 // Standing is what is known of a request while it is not granted, for the error of a
 // call that gives up.
 type Standing struct {
-	HeldBy  string // label of a hold in the way; "" if the store has not said
-	Trouble error  // why the store has confirmed nothing lately; nil if it has
+	HeldBy    string    // label of a hold in the way; "" if the store has not said
+	HeldSince time.Time // when that hold was granted; zero if the store has not said
+	Trouble   error     // why the store has confirmed nothing lately; nil if it has
+}
+
+// notice keeps what an answer to a request that was sent then says of a holder or of the
+// store. r.mu is locked.
+func (r *Request) notice(g store.Grant, err error, sent time.Time) {
+	switch {
+	case g.Held:
+		r.said = nil
+	case err == nil || Certain(err):
+		r.said = &Standing{HeldBy: g.HeldBy}
+		if g.HeldFor > 0 {
+			r.said.HeldSince = sent.Add(-g.HeldFor)
+		}
+	default:
+		st := Standing{Trouble: err}
+		if r.said != nil {
+			st.HeldBy, st.HeldSince = r.said.HeldBy, r.said.HeldSince
+		}
+		r.said = &st
+	}
+}
+
+// trouble is that of the last request, if its outcome is unknown. r.mu is locked.
+func (r *Request) trouble() error {
+	if r.said == nil {
+		return nil
+	}
+	return r.said.Trouble
 }
 
 // Standing says how the request stands. A request under way is a trouble if no request
@@ -15,9 +48,12 @@ type Standing struct {
 func (r *Request) Standing() (st Standing) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.said != nil {
+		st = *r.said
+	}
 	sent := r.base
-	if p := r.poll; p != nil {
-		st.HeldBy, st.Trouble, sent = p.heldBy, p.trouble, p.sent
+	if r.poll != nil {
+		sent = r.poll.sent
 	}
 	if r.inFlight && (!r.present || time.Since(sent) >= r.config.Timeout/4) {
 		st.Trouble = reason(st.Trouble, silentSince(sent))

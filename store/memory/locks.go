@@ -15,7 +15,7 @@ import (
 // distinct names rarely contend.
 type locks struct {
 	seed        maphash.Seed
-	start       time.Time // the moment that the clock of the records counts from
+	start       time.Time // the moment that the clock of the records counts from: before the first call, as 0 is no moment of a record
 	incarnation string
 	tokens      counter
 	lastHandle  atomic.Uint64
@@ -35,7 +35,7 @@ type shard struct {
 const maxFree = 16
 
 func newLocks() *locks {
-	l := &locks{seed: maphash.MakeSeed(), start: time.Now(), incarnation: rand.Text()}
+	l := &locks{seed: maphash.MakeSeed(), start: time.Now().Add(-time.Nanosecond), incarnation: rand.Text()}
 	for i := range l.shards {
 		l.shards[i].records = make(map[string]*model.Record)
 	}

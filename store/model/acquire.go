@@ -27,7 +27,7 @@ func (r *Record) Acquire(c *Call, req store.Request, handle string) (store.Grant
 	// Rules 2 and 3: granted now.
 	e := entry{
 		id: req.ID, owner: req.Owner, label: req.Label, handle: handle,
-		mode: req.Mode, tokens: req.Tokens, waitTTL: req.WaitTTL,
+		mode: req.Mode, tokens: req.Tokens, waitTTL: req.WaitTTL, since: c.Now,
 	}
 	if r.grantable(c, &e) {
 		r.queue = without(r.queue, find(r.queue, e.id))
@@ -37,7 +37,8 @@ func (r *Record) Acquire(c *Call, req store.Request, handle string) (store.Grant
 		return r.held(c, &r.holds[find(r.holds, e.id)]), nil
 	}
 	if r.holdsAny(req.Owner) {
-		g := store.Grant{HeldBy: r.heldBy(req.Owner)}
+		g := store.Grant{}
+		g.HeldBy, g.HeldFor = r.heldBy(c, req.Owner)
 		r.leave(c, req.ID)
 		return g, store.ErrUpgrade
 	}
@@ -53,7 +54,8 @@ func (r *Record) Acquire(c *Call, req store.Request, handle string) (store.Grant
 		w.handle, w.deadline = handle, c.Now+req.WaitTTL
 	}
 	position := place + 1
-	g := store.Grant{Retry: r.retry(c, req.Owner, position), HeldBy: r.heldBy(req.Owner)}
+	g := store.Grant{Retry: r.retry(c, req.Owner, position)}
+	g.HeldBy, g.HeldFor = r.heldBy(c, req.Owner)
 	if !req.Queue {
 		return g, store.ErrHeld
 	}
@@ -151,14 +153,23 @@ func (r *Record) held(c *Call, h *entry) store.Grant {
 	return g
 }
 
-// heldBy is the label of the oldest hold of another owner.
-func (r *Record) heldBy(owner string) string {
+// heldBy is the label and the age of the oldest hold of another owner.
+func (r *Record) heldBy(c *Call, owner string) (label string, age time.Duration) {
 	for i := range r.holds {
-		if r.holds[i].owner != owner {
-			return r.holds[i].label
+		if h := &r.holds[i]; h.owner != owner {
+			return h.label, h.age(c)
 		}
 	}
-	return ""
+	return "", 0
+}
+
+// age is for how long the entry is a hold, or a waiter: 0 if that is not known, and
+// positive otherwise, also if the clock was set back.
+func (e *entry) age(c *Call) time.Duration {
+	if e.since == 0 {
+		return 0
+	}
+	return max(c.Now-e.since, 1)
 }
 
 // retry is when the last hold of another owner ends, and 2 ms more for each

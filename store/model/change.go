@@ -39,7 +39,7 @@ func (r *Record) promoteWaiter(c *Call, i int) bool {
 		return false
 	}
 	r.queue = without(r.queue, i)
-	w.deadline = c.Now + w.waitTTL
+	w.deadline, w.since = c.Now+w.waitTTL, c.Now
 	r.holds = append(r.holds, w)
 	c.Events = append(c.Events, Event{w.handle, store.Event{ID: w.id, Token: w.token, Short: w.short}})
 	return true

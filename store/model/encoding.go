@@ -8,19 +8,21 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// magic opens every encoded record. Its last byte is the version of the format.
-var magic = [...]byte{'d', 'l', 'k', 1}
+// magic opens every encoded record. Its last byte is the version of the format that is
+// written. Version 1 is read, too.
+var magic = [...]byte{'d', 'l', 'k', 2}
 
 // AppendBinary appends the encoded record to b. It never fails.
 //
-// The format, version 1: the bytes "dlk", the version byte 1, and three lists:
+// The format, version 2: the bytes "dlk", the version byte 2, and three lists:
 // holds, queue, buried ids. Each list is its length and then its items. Numbers
 // are unsigned varints as in encoding/binary, moments are signed varints in
 // nanoseconds, and a text is its length and its bytes.
 //
 //	hold or waiter: id, owner, label and handle (texts), mode (0 exclusive,
 //	                1 shared), tokens asked for, WaitTTL in nanoseconds, token,
-//	                tokens short, deadline (a moment)
+//	                tokens short, deadline (a moment), and since when it holds or
+//	                waits (a moment; 0 if that is not known; not in version 1)
 //	buried id:      id (text), deadline (a moment)
 func (r *Record) AppendBinary(b []byte) ([]byte, error) {
 	b = append(b, magic[:]...)
@@ -48,6 +50,7 @@ func appendEntries(b []byte, entries []entry) []byte {
 		b = binary.AppendUvarint(b, e.token)
 		b = binary.AppendUvarint(b, uint64(e.short))
 		b = binary.AppendVarint(b, int64(e.deadline))
+		b = binary.AppendVarint(b, int64(e.since))
 	}
 	return b
 }
@@ -64,10 +67,10 @@ func (r *Record) UnmarshalBinary(b []byte) error {
 	if len(b) < len(magic) || string(b[:3]) != string(magic[:3]) {
 		return store.ErrForeignKey
 	}
-	if version := b[3]; version != magic[3] {
-		return fmt.Errorf("%w: record of version %d", store.ErrForeignKey, version)
+	d := decoder{version: b[3], rest: b[len(magic):]}
+	if d.version < 1 || d.version > magic[3] {
+		return fmt.Errorf("%w: record of version %d", store.ErrForeignKey, d.version)
 	}
-	d := decoder{rest: b[len(magic):]}
 	r.holds = d.entries(r.holds)
 	r.queue = d.entries(r.queue)
 	for range d.length() {
@@ -86,8 +89,9 @@ func (r *Record) UnmarshalBinary(b []byte) error {
 // decoder reads an encoded record. After the first malformed item every read
 // returns zero.
 type decoder struct {
-	rest   []byte
-	failed bool
+	version byte
+	rest    []byte
+	failed  bool
 }
 
 func (d *decoder) entries(list []entry) []entry {
@@ -102,6 +106,9 @@ func (d *decoder) entries(list []entry) []entry {
 		e.tokens, e.waitTTL = int(d.size()), time.Duration(d.size())
 		e.token, e.short = d.number(), int(d.size())
 		e.deadline = d.moment()
+		if d.version > 1 {
+			e.since = d.moment()
+		}
 		list = append(list, e)
 	}
 	return list
@@ -156,21 +163,22 @@ func advance[T uint64 | int64](d *decoder, n T, used int) T {
 }
 
 // EncodeHold appends a record with one hold to b: that of a request of a free
-// name. A store that grants such requests in a step of its own, without a
-// Record, keeps the same bytes so. With token and deadline 0 it is a template
-// for [CompleteHold].
-func EncodeHold(b []byte, req store.Request, handle string, token uint64, short int, deadline time.Duration) []byte {
+// name at the moment since. A store that grants such requests in a step of its own,
+// without a Record, keeps the same bytes so. With token and since 0 it is a template for
+// [CompleteHold].
+func EncodeHold(b []byte, req store.Request, handle string, token uint64, short int, since time.Duration) []byte {
 	r := Record{holds: []entry{{
 		id: req.ID, owner: req.Owner, label: req.Label, handle: handle, mode: req.Mode,
-		tokens: req.Tokens, waitTTL: req.WaitTTL, token: token, short: short, deadline: deadline,
+		tokens: req.Tokens, waitTTL: req.WaitTTL, token: token, short: short, deadline: since + req.TTL, since: since,
 	}}}
 	b, _ = r.AppendBinary(b)
 	return b
 }
 
 // CompleteHold returns the record that a template of [EncodeHold] stands for.
-// What is no record of one hold is [store.ErrForeignKey].
-func CompleteHold(template []byte, token uint64, short int, deadline time.Duration) ([]byte, error) {
+// since is when it was granted, or 0 if that is not known. What is no record of one hold
+// is [store.ErrForeignKey].
+func CompleteHold(template []byte, token uint64, short int, since, deadline time.Duration) ([]byte, error) {
 	var r Record
 	if err := r.UnmarshalBinary(template); err != nil {
 		return nil, err
@@ -179,6 +187,6 @@ func CompleteHold(template []byte, token uint64, short int, deadline time.Durati
 		return nil, fmt.Errorf("%w: not a record of one hold", store.ErrForeignKey)
 	}
 	h := &r.holds[0]
-	h.token, h.short, h.deadline = token, short, deadline
+	h.token, h.short, h.since, h.deadline = token, short, since, deadline
 	return r.AppendBinary(nil)
 }

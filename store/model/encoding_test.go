@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -11,9 +12,10 @@ import (
 	"github.com/dlock-go/dlock/store/model"
 )
 
-// TestEncoding pins the bytes of version 1: stores have them on disk.
+// TestEncoding pins the bytes of version 2: stores have them on disk.
 func TestEncoding(t *testing.T) {
 	s := newSite(t)
+	s.now = time.Second
 	s.tokens.last = 300
 	a := request("a", 1, store.Shared, false)
 	a.Tokens = 2
@@ -21,10 +23,10 @@ func TestEncoding(t *testing.T) {
 	s.queue(request("b", 1, store.Exclusive, true))
 	s.release(request("c", 1, store.Exclusive, true), true)
 	got, err := s.record.AppendBinary([]byte("before "))
-	const want = "before dlk\x01" +
-		"\x01\x03a-1\x01a\x0alabel of a\x0bhandle of a\x01\x02\x80\xd0\xac\xf3\x0e\xad\x02\x00\x80\x90\xdf\xc0\x4a" +
-		"\x01\x03b-1\x01b\x0alabel of b\x0bhandle of b\x00\x01\x80\xd0\xac\xf3\x0e\x00\x00\x80\xa0\xd9\xe6\x1d" +
-		"\x01\x03c-1\x80\x90\xdf\xc0\x4a"
+	const want = "before dlk\x02" +
+		"\x01\x03a-1\x01a\x0alabel of a\x0bhandle of a\x01\x02\x80\xd0\xac\xf3\x0e\xad\x02\x00\x80\xb8\xb5\xfa\x51\x80\xa8\xd6\xb9\x07" +
+		"\x01\x03b-1\x01b\x0alabel of b\x0bhandle of b\x00\x01\x80\xd0\xac\xf3\x0e\x00\x00\x80\xc8\xaf\xa0\x25\x80\xa8\xd6\xb9\x07" +
+		"\x01\x03c-1\x80\xb8\xb5\xfa\x51"
 	if err != nil || string(got) != want {
 		t.Fatalf("got  %q, %v\nwant %q", got, err, want)
 	}
@@ -38,6 +40,31 @@ func TestEncoding(t *testing.T) {
 	}
 }
 
+// TestVersion1: a record of the version before is read. It does not know since when its
+// holds hold and its waiters wait.
+func TestVersion1(t *testing.T) {
+	s := newSite(t)
+	const old = "dlk\x01" +
+		"\x01\x03a-1\x01a\x0alabel of a\x0bhandle of a\x01\x02\x80\xd0\xac\xf3\x0e\xad\x02\x00\x80\x90\xdf\xc0\x4a" +
+		"\x01\x03b-1\x01b\x0alabel of b\x0bhandle of b\x00\x01\x80\xd0\xac\xf3\x0e\x00\x00\x80\xa0\xd9\xe6\x1d" +
+		"\x01\x03c-1\x80\x90\xdf\xc0\x4a"
+	if err := s.record.UnmarshalBinary([]byte(old)); err != nil {
+		t.Fatal(err)
+	}
+	s.now = time.Second
+	s.call(func(c *model.Call) {
+		state := s.record.Inspect(c, "name")
+		want := store.State{
+			Name: "name", Token: s.tokens.last,
+			Holders: []store.Entry{{ID: "a-1", Owner: "a", Mode: store.Shared, Token: 301, Remaining: lease - s.now, Label: "label of a"}},
+			Queue:   []store.Entry{{ID: "b-1", Owner: "b", Remaining: 3 * time.Second, Label: "label of b"}},
+		}
+		if !reflect.DeepEqual(state, want) {
+			t.Errorf("got %v, want %v", state, want)
+		}
+	})
+}
+
 // TestForeign: what is no record of a known version is refused and leaves a
 // free name.
 func TestForeign(t *testing.T) {
@@ -48,7 +75,7 @@ func TestForeign(t *testing.T) {
 		"nothing":       nil,
 		"text":          []byte("a value of another program"),
 		"version 0":     append([]byte("dlk\x00"), whole[4:]...),
-		"version 2":     append([]byte("dlk\x02"), whole[4:]...),
+		"version 3":     append([]byte("dlk\x03"), whole[4:]...),
 		"a byte more":   append(bytes.Clone(whole), 0),
 		"a long list":   []byte("dlk\x01\xff\xff\xff\xff\x0f"),
 		"an odd number": []byte("dlk\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x0f"),
@@ -177,17 +204,17 @@ func TestEncodeHold(t *testing.T) {
 	req.Tokens = 5
 	s.hold(req)
 	want, _ := s.record.AppendBinary(nil)
-	if got := model.EncodeHold(nil, req, "handle of a", 1, 3, lease); string(got) != string(want) {
+	if got := model.EncodeHold(nil, req, "handle of a", 1, 3, s.now); string(got) != string(want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	got, err := model.CompleteHold(model.EncodeHold(nil, req, "handle of a", 0, 0, 0), 1, 3, lease)
+	got, err := model.CompleteHold(model.EncodeHold(nil, req, "handle of a", 0, 0, 0), 1, 3, s.now, s.now+lease)
 	if err != nil || string(got) != string(want) {
 		t.Errorf("completed: got %q, %v, want %q", got, err, want)
 	}
 	s.queue(request("b", 1, store.Exclusive, true))
 	two, _ := s.record.AppendBinary(nil)
 	for _, template := range [][]byte{nil, two} {
-		if _, err := model.CompleteHold(template, 1, 0, lease); !errors.Is(err, store.ErrForeignKey) {
+		if _, err := model.CompleteHold(template, 1, 0, 0, lease); !errors.Is(err, store.ErrForeignKey) {
 			t.Errorf("%q: got %v, want ErrForeignKey", template, err)
 		}
 	}

@@ -45,6 +45,7 @@ type entry struct {
 	token            uint64        // of a hold
 	short            int           // of a hold: how many of the tokens are not reserved
 	deadline         time.Duration // on the clock of Call.Now
+	since            time.Duration // when it was granted, or queued as a waiter, on that clock; 0 if that is not known
 }
 
 // grave is an id that is refused until its deadline.

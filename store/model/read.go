@@ -20,7 +20,7 @@ func describe(c *Call, entries []entry) (list []store.Entry) {
 		e := &entries[i]
 		list = append(list, store.Entry{
 			ID: store.Short(e.id), Owner: store.Short(e.owner), Mode: e.mode,
-			Token: e.token, Remaining: e.deadline - c.Now, Label: e.label,
+			Token: e.token, Remaining: e.deadline - c.Now, Label: e.label, Age: e.age(c),
 		})
 	}
 	return list

@@ -210,7 +210,7 @@ func scan(row pgx.Row) (name string, value []byte, err error) {
 		return "", nil, err
 	}
 	if lone != nil {
-		whole, err := model.CompleteHold(value, uint64(token), short, time.Duration(expires.UnixNano()))
+		whole, err := model.CompleteHold(value, uint64(token), short, 0, time.Duration(expires.UnixNano()))
 		if err == nil { // else kv says what it is
 			value = whole
 		}

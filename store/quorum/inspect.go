@@ -86,7 +86,7 @@ func (s *Store) merge(lists [][]store.Entry) (merged []store.Entry) {
 	}
 	for i, e := range merged {
 		same := entries[key{e.ID, e.Owner, e.Mode}]
-		merged[i].Token, merged[i].Remaining = s.tokenOf(same), s.remaining(same)
+		merged[i].Token, merged[i].Remaining, merged[i].Age = s.tokenOf(same), s.remaining(same), s.age(same)
 	}
 	// The order is that of the first list, which those entries have all that it has.
 	if len(lists) > 0 {
@@ -120,6 +120,16 @@ func (s *Store) remaining(same []store.Entry) time.Duration {
 	var all []time.Duration
 	for _, e := range same {
 		all = append(all, e.Remaining)
+	}
+	slices.Sort(all)
+	return all[len(all)-s.need]
+}
+
+// age is for how long a majority has had it, or 0 if fewer nodes know that.
+func (s *Store) age(same []store.Entry) time.Duration {
+	var all []time.Duration
+	for _, e := range same {
+		all = append(all, e.Age)
 	}
 	slices.Sort(all)
 	return all[len(all)-s.need]

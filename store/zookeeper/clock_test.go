@@ -92,7 +92,7 @@ func TestClockHeardLately(t *testing.T) {
 // held is a node with one hold that ends ttl after now on the clock of epoch.
 func held(epoch uint64, now, ttl time.Duration) *snapshot {
 	n := &snapshot{room: "abcdefghijkl", epoch: epoch, now: now, zxid: int64(epoch)<<32 | 5, written: now + 3*time.Millisecond}
-	n.body = model.EncodeHold(nil, store.Request{Name: "x", ID: "id", Owner: "o", Tokens: 1}, "h", provisional+2, 0, now+ttl)
+	n.body = model.EncodeHold(nil, store.Request{Name: "x", ID: "id", Owner: "o", Tokens: 1, TTL: ttl}, "h", provisional+2, 0, now)
 	return n
 }
 

@@ -80,7 +80,7 @@ function newRow(lock) {
   const name = element("button", { type: "button", className: "name", textContent: lock.name });
   name.addEventListener("click", () => openDetail(lock));
   const row = element("tr", {}, element("td", { className: "first" }, name));
-  for (const [title, kind] of [["Mode", ""], ["Holder", ""], ["Seen for", "time"], ["Lease", "time"], ["Waiters", "count"]]) {
+  for (const [title, kind] of [["Mode", ""], ["Holder", ""], ["Held for", "time"], ["Lease", "time"], ["Waiters", "count"]]) {
     const cell = element("td", { className: kind });
     cell.dataset.of = title;
     row.append(cell);
@@ -89,13 +89,13 @@ function newRow(lock) {
 }
 
 function fillRow(row, lock) {
-  const [, mode, holder, seen, lease, waiters] = row.cells;
+  const [, mode, holder, age, lease, waiters] = row.cells;
   const entry = lock.holder;
   const more = lock.holders > 1 ? ` and ${lock.holders - 1} more` : "";
   mode.replaceChildren(entry ? element("span", { className: "mode " + entry.mode, textContent: entry.mode }) : "free");
   holder.className = lock.error ? "error" : "";
   holder.textContent = lock.error || (entry ? (entry.label || "no label") + more : "");
-  seen.textContent = entry ? forTime(entry.seen_ms) : "";
+  age.textContent = entry ? forTime(entry.age_ms) : "";
   lease.textContent = entry ? forTime(entry.remaining_ms) : "";
   waiters.replaceChildren(lock.waiters > 0 ? element("span", { className: "waited", textContent: lock.waiters }) : "0");
 }

@@ -23,7 +23,7 @@ function drawQueue(lock, forTime) {
   const box = (entry, role, more) => {
     svg.append(svgElement("rect", { x: 4, y: y, width: width - 8, height: height, rx: 8, class: entry.mode + " " + more }));
     svg.append(svgElement("text", { x: 16, y: y + 19 }, cut(entry.label || "no label", 44)));
-    const note = role + ", " + entry.mode + ", seen for " + forTime(entry.seen_ms);
+    const note = role + ", " + entry.mode + ", for " + forTime(entry.age_ms);
     svg.append(svgElement("text", { x: 16, y: y + 36, class: "soft" }, note));
     y += height;
   };
