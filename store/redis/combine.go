@@ -33,7 +33,7 @@ type combiner struct {
 	client rueidis.Client
 	ctx    context.Context // the handle's
 	probe  string          // a key that does not exist, on the same server
-	direct bool            // the client has one connection to the server, and all calls share it
+	direct bool            // the client has one pipelined connection to the server
 
 	mu      sync.Mutex
 	used    int           // slots in use

@@ -73,7 +73,7 @@ func Open(rawURL string) (*Store, error) {
 	}
 	s.owned = true
 	for p := range s.combiners {
-		s.combiners[p].direct = client.PipelineMultiplex < 0
+		s.combiners[p].direct = client.AlwaysPipelining
 	}
 	if c.Mode() != rueidis.ClientModeCluster {
 		s.combiners[0].replied = time.Since(start) // it has said its version
