@@ -3,7 +3,6 @@ package redis_test
 import (
 	"context"
 	"crypto/tls"
-	"fmt"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -146,35 +145,6 @@ func TestCloseUnderACallIsUnknown(t *testing.T) {
 	require.NotErrorIs(t, err, store.ErrClosed)
 	_, err = h.Acquire(t.Context(), want("b", 1))
 	require.ErrorIs(t, err, store.ErrClosed)
-}
-
-// A user has lost the right to one name. The other holds in the same call are renewed.
-func TestRenewalsBesideANameWithoutRights(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	server.MustDo("ACL", "SETUSER", "locker", "on", ">"+canary, "~*", "&*", "+@all")
-	s := open(t, as("locker", server.Addr))
-	var refs []store.Ref
-	for i := range 5 {
-		r := want(fmt.Sprint("name-", i), i)
-		_, err := s.Acquire(bounded(t), r)
-		require.NoError(t, err)
-		refs = append(refs, of(r))
-	}
-	rights := []string{"ACL", "SETUSER", "locker", "resetkeys"}
-	for _, name := range []string{"name-0", "name-1", "name-3", "name-4"} {
-		for _, key := range redis.KeysOf(name) {
-			rights = append(rights, "~"+key)
-		}
-	}
-	server.MustDo(rights...)
-	for i, err := range s.Renew(bounded(t), refs) {
-		if i == 2 {
-			require.ErrorIs(t, err, store.ErrRefused)
-			continue
-		}
-		require.NoError(t, err, refs[i].Name)
-	}
 }
 
 // Many requests fail and are not repeated. What the handle remembers of them ends with later locks.
