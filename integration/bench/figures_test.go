@@ -134,6 +134,14 @@ func TestCommandStats(t *testing.T) {
 	}
 }
 
+// The processor time of a server is that of its own process, in the kernel and outside.
+func TestCPUOfRedis(t *testing.T) {
+	const info = "# CPU\r\nused_cpu_sys:1.500000\r\nused_cpu_user:2.250000\r\nused_cpu_sys_children:8.0\r\nused_cpu_user_main_thread:9.0\r\n"
+	if got, err := parseCPU(info); err != nil || got != 3750*time.Millisecond {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
 func TestShown(t *testing.T) {
 	for want, got := range map[string]string{
 		"0.0123": short(0.0123), "1.23": short(1.234), "12.3": short(12.34), "1,234,568": short(1234567.8), "∞": short(math.Inf(1)),
