@@ -22,11 +22,10 @@ type ask struct {
 	req   store.Request
 	began time.Time
 	r     *record
-	fresh bool          // the handle had no record of the id before
-	since known         // what was known of the id when the call began
-	lease *lease        // for the hold
-	lasts time.Duration // how long a hold that was found, and not moved, certainly lasts
-	sent  bool          // the call may have written something
+	fresh bool   // the handle had no record of the id before
+	since known  // what was known of the id when the call began
+	lease *lease // for the hold
+	sent  bool   // the call may have written something
 }
 
 // Acquire implements [store.Store]. On a free name it takes one round trip, as does one that is refused, and a
@@ -86,7 +85,7 @@ func (a *ask) run(ctx context.Context) (g store.Grant, err error) {
 		e := newEntry(a.idKeys, a.req)
 		var revision int64
 		if revision, v, err = s.try(ctx, a.dir, a.enter(e, a.lease.id, a.otherwise(e))); revision > 0 {
-			return a.held(e.becomes(e.first, revision, 0, a.lease.id), revision, 1)
+			return a.held(ctx, e.becomes(e.first, revision, 0, a.lease.id), revision, 1)
 		}
 	}
 	there := false
@@ -97,8 +96,8 @@ func (a *ask) run(ctx context.Context) (g store.Grant, err error) {
 		}
 	}
 	if isLeaseGone(err) { // the error does not say which it was
-		s.leases.drop(a.lease)
-		s.leases.drop(s.records.placeRoomOf(a.r))
+		rooms := s.records.roomsOf(a.r)
+		s.leases.check(ctx, rooms[:]...)
 	}
 	if there && errors.Is(s.outcome(err), store.ErrRefused) {
 		err = fmt.Errorf("refused after the call had changed something: %v", err)
@@ -187,7 +186,7 @@ func (a *ask) step(ctx context.Context, v *view) (g store.Grant, next *view, don
 				holds++
 			}
 		}
-		g, err = a.held(h, max(v.rev, h.mod), holds)
+		g, err = a.held(ctx, h, max(v.rev, h.mod), holds)
 		return g, nil, true, err
 	case d.upgrade && w != nil: // it gives up its place, unless that is a hold by now
 		_, next, err = s.try(ctx, a.dir, clientv3.OpTxn([]clientv3.Cmp{still(w.key, w.create)},
@@ -222,27 +221,16 @@ func (a *ask) step(ctx context.Context, v *view) (g store.Grant, next *view, don
 	return g, next, err == nil && next == nil, err
 }
 
-// extend sees to it that a hold lasts for its TTL: on the lease for that, unless it hangs on one that lives
-// longer.
+// extend sees to it that a hold lasts for its TTL: on the lease for that, unless it hangs on one of the handle that
+// lives longer. A lease of another handle does not count, because that handle deletes the hold when its time is up.
 func (a *ask) extend(ctx context.Context, h *entry, v *view) (*view, error) {
 	s := a.s
-	switch own := s.leases.have(h.lease); {
-	case h.mod > v.rev: // granted just now
-		return nil, s.leases.renew(ctx, a.lease, a.atLeast())
-	case own != nil && own.kind.seconds >= a.lease.kind.seconds:
+	if own := s.leases.have(h.lease); own != nil && own.kind.seconds >= a.lease.kind.seconds && h.mod <= v.rev {
 		a.lease = own
 		return nil, s.leases.renew(ctx, own, a.req.TTL)
-	case own == nil:
-		answer, err := s.client.TimeToLive(ctx, h.lease)
-		if err != nil {
-			return nil, err
-		}
-		if left := time.Duration(answer.TTL) * time.Second; left > a.req.TTL {
-			a.lease, a.lasts = nil, a.req.TTL
-			return nil, nil
-		}
 	}
-	if err := s.leases.renew(ctx, a.lease, a.atLeast()); err != nil { // first: the hold could end in between
+	// First: the hold could end in between.
+	if err := s.leases.renew(ctx, a.lease, a.atLeast()); err != nil || h.mod > v.rev { // granted just now
 		return nil, err
 	}
 	return s.rehang(ctx, h, a.lease.id)
@@ -273,7 +261,7 @@ func (a *ask) wait(ctx context.Context, v *view, w *entry) (*view, error) {
 }
 
 // held answers with a hold that was there at a revision.
-func (a *ask) held(h *entry, revision int64, holds int) (store.Grant, error) {
+func (a *ask) held(ctx context.Context, h *entry, revision int64, holds int) (store.Grant, error) {
 	s := a.s
 	s.watches.leave(a.r)
 	if !s.records.noteHold(a.r, a.since, h, revision, a.lease, a.req.TTL) {
@@ -281,15 +269,11 @@ func (a *ask) held(h *entry, revision int64, holds int) (store.Grant, error) {
 			return store.Grant{}, errEnded
 		}
 		// With this answer the hold itself is over, and perhaps the deletion has found no key before.
-		if !s.records.lookAgain(a.r) {
-			if r, fresh := s.records.track(a.req, a.idKeys); fresh {
-				s.records.expire(r)
-			}
+		if a.track(ctx) == nil && a.fresh {
+			s.records.expire(a.r)
 		}
 		return store.Grant{}, store.ErrLost
 	}
-	if a.lease != nil {
-		a.lasts = min(a.req.TTL, s.leases.remains(a.lease, a.began))
-	}
-	return store.Grant{Held: true, Token: h.token, TTL: a.lasts, Holds: holds}, nil
+	lasts := min(a.req.TTL, s.leases.remains(a.lease, a.began))
+	return store.Grant{Held: true, Token: h.token, TTL: lasts, Holds: holds}, nil
 }

@@ -61,7 +61,13 @@ func (ls *leases) revokeUnused() {
 	defer cancel()
 	var wg sync.WaitGroup
 	for _, l := range ls.list() {
-		if l.keys == 0 { // nothing of the handle runs any more
+		ls.mu.Lock()
+		unused := l.keys == 0
+		if unused {
+			l.until = time.Time{} // a call that is still under way takes another one
+		}
+		ls.mu.Unlock()
+		if unused {
 			wg.Go(func() { ls.s.client.Revoke(ctx, l.id) })
 		}
 	}

@@ -35,16 +35,11 @@ func begins(key, text string) []clientv3.Cmp {
 	return []clientv3.Cmp{clientv3.Compare(clientv3.Value(key), ">", text), clientv3.Compare(clientv3.Value(key), "<", text+"~")}
 }
 
-// remove deletes a key of this id.
-func (k idKeys) remove(key string) clientv3.Op {
-	return clientv3.OpTxn(k.ours(key), []clientv3.Op{clientv3.OpDelete(key)}, nil)
-}
-
 // removeAll deletes all keys that this id may have, but for a tombstone.
 func (k idKeys) removeAll() []clientv3.Op {
-	ops := []clientv3.Op{k.remove(k.place), k.remove(k.again)}
+	ops := []clientv3.Op{clientv3.OpDelete(k.place), clientv3.OpDelete(k.again)}
 	if k.first != k.again {
-		ops = append(ops, k.remove(k.first))
+		ops = append(ops, clientv3.OpTxn(k.ours(k.first), []clientv3.Op{clientv3.OpDelete(k.first)}, nil))
 	}
 	return ops
 }
@@ -128,11 +123,13 @@ func (v *view) again(e, own *entry, lease clientv3.LeaseID) (clientv3.Op, uint64
 	k := e.idKeys
 	conditions := append(own.ours(own.key), still(own.key, own.create), still(k.again, 0), still(k.refused, 0), still(k.place, e.create))
 	token, text := own.token, strconv.FormatUint(own.token, 10)
+	if own.mode == store.Shared { // an exclusive hold of the owner that there is by now counts more
+		conditions = append(conditions, none(k.from(kindWrite), k.to(kindWrite)))
+	}
 	if own.mode == store.Shared && e.mode == store.Exclusive {
 		token, text = 0, ownRevision
 		tag := k.from(kindRead) + "/" + k.tag
-		conditions = append(conditions, k.noForeign(), none(k.from(kindWrite), k.to(kindWrite)),
-			none(k.from(kindRead), tag+"/"), none(tag+"0", k.to(kindRead)))
+		conditions = append(conditions, k.noForeign(), none(k.from(kindRead), tag+"/"), none(tag+"0", k.to(kindRead)))
 		// While the first writer waits no reader behind it is due.
 		for _, w := range v.queue {
 			if w.mode == store.Exclusive {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -23,8 +24,8 @@ const (
 
 func tokenAt(revision int64) uint64 { return uint64(revision) << tokenShift }
 
-// format is the version of keys and values. Version 1 had its keys elsewhere.
-const format = 2
+// format begins all values, with the version of keys and values. Version 1 had its keys elsewhere.
+const format = `{"dlock":2,"id":"`
 
 // ownRevision stands for the token in the value of a hold whose token follows from the create revision of its
 // key, which is not known before the key is written.
@@ -81,15 +82,29 @@ func (e *entry) becomes(key string, revision int64, token uint64, lease clientv3
 
 // put writes a key of an entry.
 func (e *entry) put(key, token string, lease clientv3.LeaseID) clientv3.Op {
-	return clientv3.OpPut(key, e.encode(token, lease), clientv3.WithLease(lease))
+	return clientv3.OpPut(key, string(e.encode(token, lease)), clientv3.WithLease(lease))
 }
 
-func (e *entry) encode(token string, lease clientv3.LeaseID) string {
-	text, _ := json.Marshal(value{ // cannot fail
-		format, e.tag + "/" + e.id, strconv.FormatInt(int64(lease), 16), token,
-		e.owner, e.label, e.ttl.String(), e.wait.String(), e.tokens,
-	})
-	return string(text)
+// encode writes a [value]. It does so for each renewal, where encoding/json would take most of the time.
+func (e *entry) encode(token string, lease clientv3.LeaseID) []byte {
+	text := append(make([]byte, 0, 320), format...)
+	text = append(append(append(append(text, e.tag...), '/'), e.id...), `","lease":"`...)
+	text = strconv.AppendInt(text, int64(lease), 16)
+	if token != "" {
+		text = append(append(text, `","token":"`...), token...)
+	}
+	text = appendQuoted(append(text, `","owner":`...), e.owner)
+	if e.label != "" {
+		text = appendQuoted(append(text, `,"label":`...), e.label)
+	}
+	text = append(append(text, `,"ttl":"`...), e.ttl.String()...)
+	text = append(append(text, `","wait_ttl":"`...), e.wait.String()...)
+	return append(strconv.AppendInt(append(text, `","tokens":`...), int64(e.tokens), 10), '}')
+}
+
+func appendQuoted(to []byte, s string) []byte {
+	quoted, _ := json.Marshal(s) // cannot fail
+	return append(to, quoted...)
 }
 
 // on is that the key of a hold is there, on a lease. The value of a key without an id has to be as this handle
@@ -98,13 +113,12 @@ func (e *entry) on(lease clientv3.LeaseID) clientv3.Cmp {
 	if e.key == e.again {
 		return clientv3.Compare(clientv3.LeaseValue(e.key), "=", lease)
 	}
-	return clientv3.Compare(clientv3.Value(e.key), "=", e.encode(e.tokenText(), lease))
+	text := &pb.Compare_Value{Value: e.encode(e.tokenText(), lease)} // no copy of it
+	return clientv3.Cmp{Key: []byte(e.key), Target: pb.Compare_VALUE, Result: pb.Compare_EQUAL, TargetUnion: text}
 }
 
 // valueBegins is how the values of an id begin, or those of an owner.
-func valueBegins(tag, id string) string {
-	return fmt.Sprintf(`{"dlock":%d,"id":"%s/%s`, format, tag, id)
-}
+func valueBegins(tag, id string) string { return format + tag + "/" + id }
 
 // tokenText is the token of an entry that has been written, in its value.
 func (e *entry) tokenText() string {

@@ -130,3 +130,10 @@ func (s *Store) EndLate(t testing.TB, req store.Request) (carryOut func() bool) 
 		return answer.Succeeded
 	}
 }
+
+// Expire has the time of an id be up.
+func (s *Store) Expire(id string) {
+	s.records.mu.Lock()
+	defer s.records.mu.Unlock()
+	s.records.endAt(s.records.m[id], time.Now())
+}

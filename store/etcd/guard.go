@@ -28,6 +28,9 @@ func (s *Store) Guard(h interface {
 func (rs *records) withToken(dir string, token uint64) (key string, create int64) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
+	if r := rs.first[dir]; r != nil && r.state == holding && r.token == token {
+		return r.key, r.create // as nearly always
+	}
 	for _, r := range rs.m {
 		if r.state == holding && r.token == token && r.dir == dir {
 			return r.key, r.create

@@ -38,7 +38,7 @@ func (s *Store) Inspect(ctx context.Context, name string) (store.State, error) {
 			}
 			list = append(list, store.Entry{
 				ID: store.Short(e.id), Owner: e.owner, Mode: e.mode,
-				Token: e.token, Remaining: remaining, Label: e.label,
+				Token: e.token, Remaining: max(0, remaining), Label: e.label,
 			})
 		}
 		return list, nil
@@ -56,6 +56,9 @@ func (s *Store) Inspect(ctx context.Context, name string) (store.State, error) {
 func (rs *records) left(r *record) time.Duration {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
+	if r.ending {
+		return 0
+	}
 	return time.Until(r.deadline)
 }
 
@@ -82,6 +85,7 @@ func (s *Store) List(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	var names []string
+	var last string
 	from, end := s.keys.prefix+"/", clientv3.GetPrefixRangeEnd(s.keys.prefix+"/")
 	for {
 		answer, err := s.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(1000), clientv3.WithKeysOnly())
@@ -90,11 +94,12 @@ func (s *Store) List(ctx context.Context) ([]string, error) {
 		}
 		for _, kv := range answer.Kvs {
 			key := string(kv.Key)
-			name, dir, ok := s.keys.split(key)
-			if p, known := parse(dir, key); !ok || !known || p.kind == kindRefused {
+			dir := s.keys.dirOf(key)
+			if p, ok := parse(dir, key); !ok || p.kind == kindRefused || dir == last || dir == "" {
 				continue
 			}
-			if len(names) == 0 || names[len(names)-1] != name { // keys come in order
+			last = dir // keys come in order
+			if name, err := s.keys.name(dir); err == nil {
 				names = append(names, name)
 			}
 		}

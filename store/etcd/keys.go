@@ -97,10 +97,16 @@ func parse(dir, key string) (p parsed, ok bool) {
 
 func (p *parsed) waits() bool { return p.kind == kindReadWaiter || p.kind == kindWriteWaiter }
 
-// split is the name and the dir of a key, false for a key of another form.
-func (l layout) split(key string) (name, dir string, ok bool) {
+// dirOf is the dir of a key, "" for a key of another form.
+func (l layout) dirOf(key string) string {
 	rest, ok := strings.CutPrefix(key, l.prefix+"/")
-	escaped, _, cut := strings.Cut(rest, "/")
-	name, err := url.PathUnescape(escaped)
-	return name, l.prefix + "/" + escaped + "/", ok && cut && err == nil && name != ""
+	if i := strings.IndexByte(rest, '/'); ok && i > 0 {
+		return key[:len(key)-len(rest)+i+1]
+	}
+	return ""
+}
+
+// name is that of a dir.
+func (l layout) name(dir string) (string, error) {
+	return url.PathUnescape(dir[len(l.prefix)+1 : len(dir)-1])
 }

@@ -2,10 +2,12 @@ package etcd
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -44,6 +46,14 @@ func holdsFor(ttl time.Duration) leaseKind { return leaseKind{seconds: seconds(t
 
 func placesFor(wait time.Duration) leaseKind { return leaseKind{seconds: seconds(wait), places: true} }
 
+// room is where records note a lease of the kind.
+func (k leaseKind) room() int {
+	if k.places {
+		return 1
+	}
+	return 0
+}
+
 // granted is how long the leases of a kind last. Those of ten seconds and more last a tenth longer than needed,
 // so that one renewal serves all that is renewed in that time. Those of places last a second longer at least: a
 // grant makes a hold that is to last WaitTTL from then, and renewals once a second suffice for that.
@@ -73,11 +83,9 @@ func (ls *leases) remains(l *lease, now time.Time) time.Duration {
 func (ls *leases) room(kind leaseKind) *lease {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	for i, now := len(ls.m[kind])-1, time.Now(); i >= 0; i-- {
-		switch l := ls.m[kind][i]; {
-		case l.until.Before(now) && (l.until.IsZero() || l.keys == 0):
-			ls.m[kind] = slices.Delete(ls.m[kind], i, i+1)
-		case l.until.After(now) && l.keys < maxKeys:
+	now := time.Now()
+	for _, l := range slices.Backward(ls.m[kind]) {
+		if l.until.After(now) && l.keys < maxKeys {
 			l.keys++
 			return l
 		}
@@ -94,16 +102,16 @@ func (ls *leases) leave(l *lease) {
 	}
 }
 
-// list is all leases that are not known to be dead.
+// list is all leases that keys may hang on, or may soon. The others are forgotten.
 func (ls *leases) list() (all []*lease) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	for _, some := range ls.m {
-		for _, l := range some {
-			if !l.until.IsZero() {
-				all = append(all, l)
-			}
-		}
+	now := time.Now()
+	for kind, some := range ls.m {
+		ls.m[kind] = slices.DeleteFunc(some, func(l *lease) bool {
+			return l.until.IsZero() || l.keys == 0 && l.until.Before(now)
+		})
+		all = append(all, ls.m[kind]...)
 	}
 	return all
 }
@@ -118,12 +126,12 @@ func (ls *leases) have(id clientv3.LeaseID) *lease {
 	return nil
 }
 
-// drop forgets a lease that the server does not know any more.
-func (ls *leases) drop(l *lease) {
-	if l != nil {
-		ls.mu.Lock()
-		l.until = time.Time{}
-		ls.mu.Unlock()
+// check asks for each lease whether it lives, after an error that says of one that it does not, and not of which.
+func (ls *leases) check(ctx context.Context, some ...*lease) {
+	for _, l := range some {
+		if l != nil {
+			ls.renew(ctx, l, math.MaxInt64)
+		}
 	}
 }
 
@@ -193,17 +201,36 @@ func (ls *leases) renew(ctx context.Context, l *lease, atLeast time.Duration) er
 		return nil
 	}
 	sent := time.Now()
-	answer, err := ls.s.client.KeepAliveOnce(clientv3.WithRequireLeader(ctx), l.id)
+	lasts, err := ls.keepAlive(ctx, l.id)
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
 	if isLeaseGone(err) {
-		ls.drop(l)
+		l.until = time.Time{}
 	}
 	if err != nil {
 		return err
 	}
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	if until := sent.Add(time.Duration(answer.TTL) * time.Second); until.After(l.until) {
+	if until := sent.Add(lasts); until.After(l.until) {
 		l.until = until
 	}
 	return nil
+}
+
+// keepAlive sends one request. The client's KeepAliveOnce sends it again without a pause while there is no connection.
+func (ls *leases) keepAlive(ctx context.Context, id clientv3.LeaseID) (lasts time.Duration, err error) {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	stream, err := pb.NewLeaseClient(ls.s.client.ActiveConnection()).LeaseKeepAlive(ctx)
+	if err != nil {
+		return 0, clientv3.ContextError(ctx, err)
+	}
+	stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)}) // Recv says why it fails
+	answer, err := stream.Recv()
+	switch {
+	case err != nil:
+		return 0, clientv3.ContextError(ctx, err)
+	case answer.TTL <= 0:
+		return 0, rpctypes.ErrLeaseNotFound
+	}
+	return time.Duration(answer.TTL) * time.Second, nil
 }

@@ -16,14 +16,12 @@ type record struct {
 
 	// Guarded by records.mu.
 	known
-	deadline  time.Time
-	ending    bool          // its keys are being deleted
-	retry     time.Time     // when deleting them is tried again
-	lookAgain bool          // they have to be looked for once more before the record is forgotten
-	pause     time.Duration // between these tries
-	revision  int64         // of the last answer that was noted
-	holdRoom  *lease        // in which its hold is counted
-	placeRoom *lease        // in which its place is counted, which may have become a hold
+	deadline time.Time     // when its keys are deleted, or that is tried again
+	ending   bool          // they are being deleted
+	gone     bool          // they are deleted, and the handle has forgotten the id
+	pause    time.Duration // between these tries
+	revision int64         // of the last answer that was noted
+	rooms    [2]*lease     // in which its hold is counted, and its place, which may have become a hold
 }
 
 // hold is the hold as it is known.
@@ -59,6 +57,7 @@ type records struct {
 	m     map[string]*record
 	first map[string]*record // by dir: the last of those that were told of the key of the first exclusive hold
 	on    bool               // the sweeper runs
+	next  time.Time          // no deadline is earlier
 }
 
 // track makes a record of a request that is about to be sent, or finds the one there is. Whatever becomes of
@@ -69,7 +68,8 @@ func (rs *records) track(req store.Request, keys idKeys) (r *record, fresh bool)
 	if r = rs.m[req.ID]; r != nil {
 		return r, false
 	}
-	r = &record{req: req, idKeys: keys, deadline: time.Now().Add(max(req.TTL, req.WaitTTL))}
+	r = &record{req: req, idKeys: keys}
+	rs.endAt(r, time.Now().Add(max(req.TTL, req.WaitTTL)))
 	rs.m[req.ID] = r
 	if !rs.on {
 		rs.on = rs.s.tasks.Go(rs.sweep)
@@ -77,35 +77,51 @@ func (rs *records) track(req store.Request, keys idKeys) (r *record, fresh bool)
 	return r, true
 }
 
+// endAt sets the deadline of a record. Callers have mu.
+func (rs *records) endAt(r *record, deadline time.Time) {
+	if r.deadline = deadline; deadline.Before(rs.next) {
+		rs.next = deadline
+	}
+}
+
 // find returns the record of an id, or nil.
 func (rs *records) find(id string) *record {
+	r, _ := rs.knows(id)
+	return r
+}
+
+// knows returns the record of an id, or nil, and what is known of the id.
+func (rs *records) knows(id string) (r *record, k known) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	return rs.m[id]
+	if r = rs.m[id]; r != nil {
+		k = r.read()
+	}
+	return r, k
 }
 
 // is reports whether the record is that of its id still.
-func (rs *records) is(r *record) bool { return rs.find(r.req.ID) == r }
+func (rs *records) is(r *record) bool {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	return !r.gone
+}
 
 // forget ends a record whose keys are gone.
 func (rs *records) forget(r *record) {
 	rs.mu.Lock()
-	if r.lookAgain {
-		r.lookAgain = false
-		rs.mu.Unlock()
-		return
-	}
-	hold, place := r.holdRoom, r.placeRoom
-	r.holdRoom, r.placeRoom = nil, nil
-	if rs.m[r.req.ID] == r {
+	rooms := r.rooms
+	r.rooms = [2]*lease{}
+	if !r.gone {
+		r.gone = true
 		delete(rs.m, r.req.ID)
 	}
 	if rs.first[r.dir] == r {
 		delete(rs.first, r.dir)
 	}
 	rs.mu.Unlock()
-	rs.s.leases.leave(hold)
-	rs.s.leases.leave(place)
+	rs.s.leases.leave(rooms[0])
+	rs.s.leases.leave(rooms[1])
 }
 
 // firstOf reports whether a record has the key of the first exclusive hold.
@@ -115,18 +131,24 @@ func (rs *records) firstOf(dir string) bool {
 	return rs.first[dir] != nil
 }
 
-// lookAgain has the deletion of a record's keys look for them once more, and reports whether it is under way.
-func (rs *records) lookAgain(r *record) bool {
+// doubt has nothing be known of an id whose release may have been carried out.
+func (rs *records) doubt(r *record) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	r.lookAgain = r.ending && rs.m[r.req.ID] == r
-	return r.lookAgain
+	if r.state == holding {
+		r.state = unknown
+	}
 }
 
-// reads is a copy of what may change.
+// reads is what is known of an id.
 func (rs *records) reads(r *record) known {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
+	return r.read()
+}
+
+// read is a copy of what may change. Callers have mu.
+func (r *record) read() known {
 	r.over = r.ending || !time.Now().Before(r.deadline)
 	return r.known
 }
@@ -144,14 +166,14 @@ func (r *record) note(since known, revision int64, k known) bool {
 }
 
 // live reports whether the record stands and its keys are not being deleted. Callers have mu.
-func (rs *records) live(r *record) bool { return !r.ending && rs.m[r.req.ID] == r }
+func (r *record) live() bool { return !r.ending && !r.gone }
 
 // noteHold notes a hold that an answer told of, which lasts for ttl at least. It reports false if the record
 // has ended, or its keys are being deleted.
 func (rs *records) noteHold(r *record, since known, h *entry, revision int64, l *lease, ttl time.Duration) bool {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	if !rs.live(r) {
+	if !r.live() {
 		return false
 	}
 	deadline := time.Now().Add(ttl)
@@ -160,7 +182,7 @@ func (rs *records) noteHold(r *record, since known, h *entry, revision int64, l 
 	}
 	r.note(since, revision, known{state: holding, key: h.key, create: h.create, token: h.token, lease: l})
 	if r.state == holding {
-		r.deadline = deadline
+		rs.endAt(r, deadline)
 		if r.key == r.first && r.first != r.again {
 			rs.first[r.dir] = r
 		}
@@ -173,11 +195,11 @@ func (rs *records) noteHold(r *record, since known, h *entry, revision int64, l 
 func (rs *records) notePlace(r *record, since known, w *entry, revision int64) bool {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	if !rs.live(r) {
+	if !r.live() {
 		return false
 	}
 	if r.note(since, revision, known{state: waiting, key: w.key, create: w.create}) {
-		r.deadline = time.Now().Add(r.req.WaitTTL)
+		rs.endAt(r, time.Now().Add(r.req.WaitTTL))
 	}
 	return true
 }
@@ -187,44 +209,35 @@ func (rs *records) noteRenewed(r *record, ttl time.Duration) bool {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	now := time.Now()
-	if !rs.live(r) || !now.Before(r.deadline) {
+	if !r.live() || !now.Before(r.deadline) {
 		return false
 	}
-	r.deadline = now.Add(ttl)
+	rs.endAt(r, now.Add(ttl))
 	return true
 }
 
-// placeRoomOf returns the lease in which the record's place is counted, or nil.
-func (rs *records) placeRoomOf(r *record) *lease {
+// roomsOf returns the leases in which the record's hold and place are counted, or nil.
+func (rs *records) roomsOf(r *record) [2]*lease {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	return r.placeRoom
+	return r.rooms
 }
 
 // setRoom notes the lease in which the record's hold, or place, is counted.
 func (rs *records) setRoom(r *record, l *lease) {
 	rs.mu.Lock()
-	room := &r.holdRoom
-	if l.kind.places {
-		room = &r.placeRoom
-	}
-	gone := *room
-	if *room = l; rs.m[r.req.ID] != r {
-		gone, *room = l, nil
+	i := l.kind.room()
+	old := r.rooms[i]
+	if r.rooms[i] = l; r.gone {
+		old, r.rooms[i] = l, nil
 	}
 	rs.mu.Unlock()
-	rs.s.leases.leave(gone)
+	rs.s.leases.leave(old)
 }
 
 // leaseFor returns a lease for a key of the record, which lives at least for atLeast.
 func (rs *records) leaseFor(ctx context.Context, r *record, kind leaseKind, atLeast time.Duration) (*lease, error) {
-	rs.mu.Lock()
-	l := r.holdRoom
-	if kind.places {
-		l = r.placeRoom
-	}
-	rs.mu.Unlock()
-	if l != nil && l.kind == kind {
+	if l := rs.roomsOf(r)[kind.room()]; l != nil && l.kind == kind {
 		if err := rs.s.leases.renew(ctx, l, atLeast); !isLeaseGone(err) {
 			return l, err
 		}

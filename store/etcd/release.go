@@ -13,35 +13,36 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// Release implements [store.Store]. It takes one round trip, with Bury two, and blocks until answered or ctx
-// ends. The next waiter is granted by its own handle, upon the deletion.
+// Release implements [store.Store]. It takes one round trip, with Bury two, one more for a hold that is not there any
+// more, and blocks until answered or ctx ends. The next waiter is granted by its own handle, upon the deletion.
 func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	k := s.keys.keysOf(ref.Name, ref.Owner, ref.ID, ref.Mode)
-	defer s.releases.begin(k.dir)()
-	r := s.records.find(ref.ID)
-	if r != nil && r.idKeys != k { // the id of another name, owner or mode
-		r = nil
-	}
-	if r != nil {
+	var k idKeys
+	r, known := s.records.knows(ref.ID)
+	if r != nil && r.req.Name == ref.Name && r.req.Owner == ref.Owner && r.req.Mode == ref.Mode {
+		k = r.idKeys
 		s.watches.leave(r)
+	} else {
+		k, r = s.keys.keysOf(ref.Name, ref.Owner, ref.ID, ref.Mode), nil
 	}
+	defer s.releases.begin(k.dir)()
 	var found bool
 	var err error
 	if ref.Bury {
 		found, err = s.bury(ctx, k, ref)
 	} else {
 		key := ""
-		if r != nil {
-			if known := s.records.reads(r); known.state == holding {
-				key = known.key
-			}
+		if r != nil && known.state == holding {
+			key = known.key
 		}
 		found, err = s.remove(ctx, k, key)
 	}
 	if err != nil {
+		if r != nil {
+			s.records.doubt(r)
+		}
 		return s.outcome(err)
 	}
 	if r != nil {
@@ -95,16 +96,18 @@ func (rs *releases) wait(ctx context.Context, dir string) {
 	}
 }
 
-// remove deletes the key of a hold or else whatever key the id has, and reports whether there was one. A place may
-// have become a hold without this handle, and after a snapshot is restored a hold may be a place again.
+// remove deletes the key of a hold, and if it is not there whatever key the id has. It reports whether there was one. A
+// place may have become a hold without this handle, and after a snapshot is restored a hold may be a place again.
 func (s *Store) remove(ctx context.Context, k idKeys, held string) (found bool, err error) {
-	op := clientv3.OpTxn(nil, k.removeAll(), nil)
-	if held != "" {
-		there := append(k.ours(held), clientv3.Compare(clientv3.CreateRevision(held), ">", 0))
-		op = clientv3.OpTxn(there, []clientv3.Op{clientv3.OpDelete(held)}, k.removeAll())
+	ops := []clientv3.Op{clientv3.OpDelete(held)}
+	if held == "" {
+		ops = k.removeAll()
 	}
-	answer, err := s.together.do(ctx, k.dir, op)
-	return err == nil && deleted(answer) > 0, err
+	answer, err := s.together.do(ctx, k.dir, clientv3.OpTxn(k.ours(held), ops, nil))
+	if found = err == nil && deleted(answer) > 0; err == nil && !found && held != "" {
+		return s.remove(ctx, k, "")
+	}
+	return found, err
 }
 
 // bury is remove that also leaves a key by which the id is refused for ref.TTL.
@@ -118,18 +121,16 @@ func (s *Store) bury(ctx context.Context, k idKeys, ref store.Ref) (found bool, 
 	}
 	answer, err := s.client.Txn(ctx).Then(append(k.removeAll(),
 		clientv3.OpPut(k.refused, tombstone, clientv3.WithLease(lease.ID)))...).Commit()
+	if isRefusal(err) && !errors.Is(err, rpctypes.ErrNoSpace) {
+		s.client.Revoke(ctx, lease.ID) // else an earlier burial may hang on it
+	}
 	if err != nil {
-		s.tasks.Go(func() { // or it ends in its time
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), farewell)
-			defer cancel()
-			s.client.Revoke(ctx, lease.ID)
-		})
 		return false, err
 	}
 	return deleted((*pb.TxnResponse)(answer)) > 0, nil
 }
 
-// tombstone is the value of the key of a buried id.
+// tombstone is the value of the key of an id that is refused.
 const tombstone = `{"dlock":2,"refused":true}`
 
 // deleted is how many keys a transaction has deleted.

@@ -19,18 +19,13 @@ import (
 // deleted while its lease lives. A hold that hangs on another lease than its TTL asks for, as a promoted one
 // does, is moved first, and not asked about. It blocks until all are answered or ctx ends.
 func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
-	r := &renewal{s: s, ctx: ctx, holds: holds, results: make([]error, len(holds)), on: make(map[*lease][]renewed)}
 	if err := s.ready(ctx); err != nil {
-		r.fail(nil, err)
-		return r.results
+		return slices.Repeat([]error{err}, len(holds))
 	}
+	r := &renewal{s: s, ctx: ctx, holds: holds, results: make([]error, len(holds)), on: make(map[*lease][]renewed)}
 	var work sync.WaitGroup
 	for i, ref := range holds {
-		rec := s.records.find(ref.ID)
-		var k known
-		if rec != nil {
-			k = s.records.reads(rec)
-		}
+		rec, k := s.records.knows(ref.ID)
 		switch {
 		case k.over:
 			r.results[i] = store.ErrLost
@@ -88,15 +83,23 @@ func (r *renewal) lease(l *lease, holds []renewed) {
 // smaller --max-txn-ops is asked for less at once.
 const maxTxnOps = 128
 
-// attached says what has become of holds after their lease was renewed: in one transaction, whose answer names
-// keys only if some do not hang on it any more.
+// attached says what has become of holds after their lease was renewed: in one transaction, and one more that
+// reads their keys if some do not hang on it any more.
 func (r *renewal) attached(l *lease, holds []renewed) {
-	conditions, looks := make([]clientv3.Cmp, len(holds)), make([]clientv3.Op, len(holds))
+	conditions := make([]clientv3.Cmp, len(holds))
 	for k, h := range holds {
 		conditions[k] = h.r.hold(h.known).on(l.id)
-		looks[k] = clientv3.OpGet(h.known.key)
 	}
-	answer, err := r.s.client.Txn(r.ctx).If(conditions...).Else(looks...).Commit()
+	// A transaction that does nothing at all is judged by a member that may lag behind.
+	answer, err := r.s.client.Txn(r.ctx).If(conditions...).Else(clientv3.OpGet(holds[0].known.key)).Commit()
+	all := err == nil && answer.Succeeded
+	if err == nil && !all {
+		looks := make([]clientv3.Op, len(holds))
+		for k, h := range holds {
+			looks[k] = clientv3.OpGet(h.known.key)
+		}
+		answer, err = r.s.client.Txn(r.ctx).Then(looks...).Commit()
+	}
 	switch half := len(holds) / 2; {
 	case half > 0 && errors.Is(err, rpctypes.ErrTooManyOps):
 		r.attached(l, holds[:half])
@@ -107,25 +110,82 @@ func (r *renewal) attached(l *lease, holds []renewed) {
 		return
 	}
 	for k, h := range holds {
-		there := answer.Succeeded
+		there, ref := all, r.holds[h.i]
 		if !there {
 			kvs := answer.Responses[k].GetResponseRange().Kvs
-			there = len(kvs) > 0 && clientv3.LeaseID(kvs[0].Lease) == l.id && bytes.HasPrefix(kvs[0].Value, []byte(valueBegins(h.r.tag, h.r.id)))
+			there = len(kvs) > 0 && bytes.HasPrefix(kvs[0].Value, []byte(valueBegins(h.r.tag, h.r.id)))
+			if there && clientv3.LeaseID(kvs[0].Lease) != l.id { // another handle has renewed it
+				r.results[h.i] = r.s.outcome(r.s.adopt(r.ctx, ref, h.r, h.known))
+				continue
+			}
 		}
-		if !there || !r.s.records.noteRenewed(h.r, r.holds[h.i].TTL) {
+		if !there || !r.s.records.noteRenewed(h.r, ref.TTL) {
 			r.results[h.i] = store.ErrLost
 		}
 	}
 }
 
-// fail sets the result of some holds, or of all.
+// fail sets the result of some holds.
 func (r *renewal) fail(holds []renewed, err error) {
-	for i := range r.results {
-		if holds == nil {
-			r.results[i] = err
-		}
-	}
 	for _, h := range holds {
 		r.results[h.i] = err
 	}
+}
+
+// adopt makes a hold one of this handle's, on a lease for its TTL. What is known of it is k, if there is a
+// record of it.
+func (s *Store) adopt(ctx context.Context, ref store.Ref, r *record, k known) error {
+	h, err := s.holdOf(ctx, ref, r, k)
+	if err != nil {
+		return err
+	}
+	fresh := false
+	if r == nil { // else its end is that of the record, also if that is forgotten by now
+		r, fresh = s.records.track(store.Request{
+			Name: ref.Name, Owner: ref.Owner, ID: ref.ID, Mode: ref.Mode, TTL: ref.TTL,
+			WaitTTL: h.wait, Tokens: h.tokens, Label: h.label,
+		}, h.idKeys)
+		k = s.records.reads(r)
+	}
+	l, err := s.records.leaseFor(ctx, r, holdsFor(ref.TTL), ref.TTL)
+	for err == nil && h != nil && h.lease != l.id {
+		var next *view
+		if next, err = s.rehang(ctx, h, l.id); next != nil {
+			h = find(next.holds, ref.ID)
+		}
+	}
+	switch {
+	case isLeaseGone(err):
+		s.leases.check(ctx, l)
+		return err
+	case err != nil:
+		return err
+	case h == nil && fresh:
+		s.records.forget(r)
+		return store.ErrLost
+	case h == nil || !s.records.noteHold(r, k, h, h.mod, l, ref.TTL) || !s.records.noteRenewed(r, ref.TTL):
+		return store.ErrLost
+	}
+	return nil
+}
+
+// holdOf is a hold as the handle knows it, or else as it is at the server, where a waiter may be due to become
+// one.
+func (s *Store) holdOf(ctx context.Context, ref store.Ref, r *record, k known) (*entry, error) {
+	keys := s.keys.keysOf(ref.Name, ref.Owner, ref.ID, ref.Mode)
+	if k.state == holding {
+		return r.hold(k), nil
+	}
+	v, err := s.look(ctx, keys.dir)
+	if err != nil {
+		return nil, err
+	}
+	h := find(v.holds, ref.ID)
+	if w := find(v.queue, ref.ID); w != nil {
+		h, _, _, err = s.advance(ctx, v, w, w.lease)
+	}
+	if h == nil && err == nil {
+		err = store.ErrLost
+	}
+	return h, err
 }

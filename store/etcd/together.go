@@ -10,6 +10,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // What a server does for a call costs more than what it does for an operation. So while calls are under way, the
@@ -70,7 +72,9 @@ func (c *combiner) do(ctx context.Context, dir string, op clientv3.Op) (*pb.TxnR
 		return answer, err
 	}
 	o := &operation{dir: dir, op: op, done: make(chan struct{})}
-	o.deadline, _ = ctx.Deadline()
+	if o.deadline, _ = ctx.Deadline(); o.deadline.IsZero() {
+		o.deadline = time.Now().Add(callTimeout)
+	}
 	c.waiting = append(c.waiting, o)
 	c.names[dir] = true
 	c.mu.Unlock()
@@ -139,25 +143,22 @@ func (c *combiner) answered() {
 
 // send carries out operations in one call, which lasts no longer than the longest of them may.
 func (c *combiner) send(all []*operation) {
-	limit := time.Now().Add(callTimeout)
 	ops, last := make([]clientv3.Op, len(all)), time.Time{}
 	for i, o := range all {
-		ops[i] = o.op
-		if o.deadline.IsZero() || o.deadline.After(limit) {
-			last = limit
-		} else if o.deadline.After(last) {
+		if ops[i] = o.op; o.deadline.After(last) {
 			last = o.deadline
 		}
 	}
 	ctx, cancel := context.WithDeadline(c.s.ctx, last)
 	defer cancel()
 	answer, err := c.alone(ctx, clientv3.OpTxn(nil, ops, nil))
-	if errors.Is(err, rpctypes.ErrTooManyOps) { // the server's limit is lower than usual
+	if errors.Is(err, rpctypes.ErrTooManyOps) && len(all) > 1 { // the server's limit is lower than usual
 		c.mu.Lock()
-		c.most = max(1, min(c.most, len(all)/2))
+		c.most = min(c.most, len(all)/2)
 		c.mu.Unlock()
 	}
-	if isLeaseGone(err) || isRefusal(err) { // of one operation, perhaps
+	tooLarge := status.Code(err) == codes.ResourceExhausted // for gRPC, which has not sent it
+	if isLeaseGone(err) || isRefusal(err) || tooLarge {     // of one operation, perhaps
 		err = errAlone
 	}
 	c.finish(all, answer, err)

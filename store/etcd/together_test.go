@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -151,4 +152,27 @@ func TestFault72RequestsWaitAtClose(t *testing.T) {
 		t.Errorf("%v, want ErrClosed", err)
 	}
 	free()
+}
+
+// The requests of one moment are larger together than a message may be, as names are long. Each is sent alone.
+func TestLongNamesDoNotTravelTogether(t *testing.T) {
+	t.Parallel()
+	const n = 64
+	c := etcdtest.Start(t, 1)
+	s, _ := counted(t, c)
+	holder := open(t, c.URL())
+	request := func(i, id int) store.Request {
+		r := newRequest(strings.Repeat("\xff", 1020)+fmt.Sprint(i), id)
+		r.Queue, r.WaitTTL = true, time.Minute
+		return r
+	}
+	for i := range n {
+		granted(t, holder, request(i, i))
+		queued(t, s, request(i, n+i)) // so that the next request has the transaction that takes a place
+	}
+	together(t, s, n, func(i int) {
+		if g, err := s.Acquire(t.Context(), request(i, 2*n+i)); err != nil || g.Position != 2 {
+			t.Errorf("%d: %+v, %v", i, g, err)
+		}
+	})
 }

@@ -140,8 +140,9 @@ func (v *view) judge(e *entry) verdict {
 	return d
 }
 
-// maxReaders keeps a transaction below the server's limit of 128 conditions, of which a reader has two.
-const maxReaders = 50
+// maxReaders keeps a transaction, of whose conditions a reader has two, below the server's limit of 128, of which a
+// call that operations share takes maxTogether.
+const maxReaders = 30
 
 // leadingReaders are the waiters from the head of the queue that are granted together, as far as one transaction can
 // make their holds: readers whose owners have no hold and wait once.

@@ -85,7 +85,7 @@ func (w *waiter) tryOnce(ctx context.Context) (done bool, err error) {
 	}
 	switch {
 	case isLeaseGone(err):
-		s.leases.drop(l)
+		s.leases.check(ctx, l)
 		return false, err
 	case err != nil:
 		return false, err
