@@ -35,7 +35,7 @@ func TestEverything(t *testing.T) {
 		return library == "dlock" || s.id == "one-name" || s.id == "distinct-8" && (strings.HasSuffix(library, "pair") || library == "pglock" || library == "advisory" || strings.HasPrefix(library, "redsync-"))
 	}
 	var b *bench
-	if err := measure(t.Context(), z, wanted, file, func(started *bench) { b = started }); err != nil {
+	if err := measure(t.Context(), z, "", wanted, file, func(started *bench) { b = started }); err != nil {
 		t.Fatal(err)
 	}
 	done := map[string]bool{}
@@ -95,7 +95,7 @@ func TestInterrupted(t *testing.T) {
 		time.AfterFunc(300*time.Millisecond, cancel)
 	}
 	began := time.Now()
-	if err := measure(ctx, z, wanted, "", keep); err != context.Canceled {
+	if err := measure(ctx, z, "", wanted, "", keep); err != context.Canceled {
 		t.Fatalf("got %v", err)
 	}
 	if took := time.Since(began); took > 30*time.Second {

@@ -127,10 +127,18 @@ func TestCommandStats(t *testing.T) {
 		"cmdstat_evalsha:calls=5,usec=200,usec_per_call=40.00,rejected_calls=0,failed_calls=0\r\n" +
 		"cmdstat_get:calls=5,usec=20,usec_per_call=4.00,rejected_calls=0,failed_calls=0\r\n" +
 		"cmdstat_config|get:calls=7,usec=20,usec_per_call=4.00,rejected_calls=0,failed_calls=0\r\n"
-	for sends, want := range map[string]load{"": {5, 200 * time.Microsecond}, "set": {15, 300 * time.Microsecond}} {
+	for sends, want := range map[string]load{"": {5, 200 * time.Microsecond, 0}, "set": {15, 300 * time.Microsecond, 0}} {
 		if got, err := parseStats(info, sends); err != nil || got != want {
 			t.Errorf("got %v, %v, want %v", got, err, want)
 		}
+	}
+}
+
+// The processor time of a server is that of its own process, in the kernel and outside.
+func TestCPUOfRedis(t *testing.T) {
+	const info = "# CPU\r\nused_cpu_sys:1.500000\r\nused_cpu_user:2.250000\r\nused_cpu_sys_children:8.0\r\nused_cpu_user_main_thread:9.0\r\n"
+	if got, err := parseCPU(info); err != nil || got != 3750*time.Millisecond {
+		t.Errorf("got %v, %v", got, err)
 	}
 }
 

@@ -4,6 +4,7 @@
 //
 //	go run ./bench                            prints the report
 //	go run ./bench -w ../docs/benchmarks.md   writes it there, and charts beside it
+//	go run ./bench -only=distinct-512 -of=pair,dlock -fsync=everysec    with Redis' append-only file
 //	go run ./bench -only=distinct -profiles=DIR    profiles of a process of each, for go tool pprof
 //
 // Each measurement is made by worker processes, which are this program again.
@@ -23,6 +24,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -37,14 +39,16 @@ func main() {
 		length = flag.Duration("time", time.Second, "length of each measurement; some take several times as long")
 		reps   = flag.Int("reps", 3, "repetitions")
 		only   = flag.String("only", "", "only scenarios whose id matches this `regexp`; -list shows the ids")
+		of     = flag.String("of", "", "only these libraries, by their ids with commas between")
+		fsync  = flag.String("fsync", "", "Redis keeps an append-only file, with this `appendfsync`: always, everysec or no")
 		list   = flag.Bool("list", false, "print the ids of the scenarios and end")
 		dir    = flag.String("profiles", "", "write profiles of the processor, of allocations and of mutexes into this `directory`: slower, no figures")
 		write  = flag.String("w", "", "write the report into this `file`, between its marks, and the chart beside it")
 	)
 	flag.Parse()
 	pattern, err := regexp.Compile(*only)
-	if err != nil || flag.NArg() > 0 || *length <= 0 || *reps < 1 || *write != "" && *only+*dir != "" {
-		fmt.Fprintln(os.Stderr, "bench: a report that is written has all scenarios and no profiles; -time and -reps are positive")
+	if err != nil || flag.NArg() > 0 || *length <= 0 || *reps < 1 || *write != "" && *only+*of+*fsync+*dir != "" {
+		fmt.Fprintln(os.Stderr, "bench: a report that is written is of all scenarios and libraries, without profiles and append-only file; -time and -reps are positive")
 		flag.Usage()
 		os.Exit(2)
 	}
@@ -57,15 +61,17 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	wanted := func(s scenario, _ string) bool { return pattern.MatchString(s.id) }
-	if err := measure(ctx, z, wanted, *write, func(b *bench) { b.profiles = *dir }); err != nil {
+	wanted := func(s scenario, library string) bool {
+		return pattern.MatchString(s.id) && (*of == "" || slices.Contains(strings.Split(*of, ","), library))
+	}
+	if err := measure(ctx, z, *fsync, wanted, *write, func(b *bench) { b.profiles = *dir }); err != nil {
 		log.Fatal(err)
 	}
 }
 
 // measure starts the servers, tells of the bench, runs it and reports. No server
 // and no worker is left when it returns.
-func measure(ctx context.Context, z sizes, wanted func(scenario, string) bool, file string, tell func(*bench)) (err error) {
+func measure(ctx context.Context, z sizes, fsync string, wanted func(scenario, string) bool, file string, tell func(*bench)) (err error) {
 	s := &stand{}
 	defer s.end()
 	defer func() {
@@ -78,7 +84,7 @@ func measure(ctx context.Context, z sizes, wanted func(scenario, string) bool, f
 		}
 	}()
 	began := time.Now()
-	b := &bench{sizes: z, servers: startServers(s), wanted: wanted}
+	b := &bench{sizes: z, servers: startServers(s, fsync), wanted: wanted}
 	versions, err := b.servers.versions()
 	if err != nil {
 		return err

@@ -180,6 +180,7 @@ func values(r *row, sum result, done load, elapsed time.Duration) map[string]flo
 		"perChange":  requests / changes,
 		"serverLock": done.took.Seconds() / elapsed.Seconds() / locks,
 		"server":     done.took.Seconds() / elapsed.Seconds() / changes,
+		"serverCPU":  done.cpu.Seconds() / elapsed.Seconds() / locks,
 		"cpu":        sum.CPU.Seconds() / sum.Elapsed.Seconds() * 100,
 		"memory":     float64(sum.Memory) / (1 << 20),
 		"goroutines": float64(sum.Running),
@@ -187,6 +188,9 @@ func values(r *row, sum result, done load, elapsed time.Duration) map[string]flo
 	}
 	if r.library.server == "" {
 		v["requests"] = math.NaN()
+	}
+	if r.library.server != redisServer {
+		v["serverCPU"] = math.NaN()
 	}
 	return v
 }

@@ -28,6 +28,7 @@ var columns = map[string]column{
 	"serverLock": {head: "server time per lock", show: seconds},
 	"fairness":   {head: "most/least", show: short},
 	"lost":       {head: "lost", show: whole, most: true},
+	"serverCPU":  {head: "server's processor time per lock", show: seconds},
 	"rate":       {head: "commands/s", show: short},
 	"renewal":    {head: "commands per lock and renewal", show: short},
 	"cpu":        {head: "processor", show: func(x float64) string { return short(x) + " %" }},

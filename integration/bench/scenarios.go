@@ -53,7 +53,7 @@ var (
 
 // The columns of the tables.
 var (
-	ofDistinct = []string{"locks", "p50", "p99", "requests"}
+	ofDistinct = []string{"locks", "p50", "p99", "requests", "serverCPU"}
 	ofOne      = []string{"changes", "locks", "p50", "p99", "requests", "fairness", "lost"}
 	ofMixed    = []string{"locks", "p50", "p99", "requests", "fairness", "lost"}
 	ofHands    = []string{"p50", "p99", "requests", "lost"}

@@ -30,8 +30,13 @@ type servers struct {
 	postgres *postgrestest.Server
 }
 
-func startServers(t testing.TB) *servers {
-	s := &servers{redis: redistest.Start(t), etcd: etcdtest.Start(t, 1)}
+// startServers starts them. fsync is when Redis writes to its disk, as its appendfsync says: never if "".
+func startServers(t testing.TB, fsync string) *servers {
+	var config []string
+	if fsync != "" {
+		config = []string{"appendonly yes", "appendfsync " + fsync}
+	}
+	s := &servers{redis: redistest.Start(t, config...), etcd: etcdtest.Start(t, 1)}
 	s.admin = s.etcd.Client(t)
 	s.postgres = postgrestest.Start(t, "fsync=on", "shared_preload_libraries=pg_stat_statements")
 	if err := preparePostgres(s.postgres); err != nil {
@@ -96,17 +101,22 @@ func (s *servers) clear() error {
 type load struct {
 	requests float64       // commands that clients have sent, not those inside scripts
 	took     time.Duration // for them; not known of etcd
+	cpu      time.Duration // of the whole server; known of Redis alone
 }
 
 func (l load) since(before load) load {
-	return load{l.requests - before.requests, l.took - before.took}
+	return load{l.requests - before.requests, l.took - before.took, l.cpu - before.cpu}
 }
 
 // load of the server that a library uses.
 func (s *servers) load(l library) (load, error) {
 	switch l.server {
 	case redisServer:
-		return parseStats(s.redis.MustDo("INFO", "commandstats"), l.sends)
+		done, err := parseStats(s.redis.MustDo("INFO", "commandstats"), l.sends)
+		if err == nil {
+			done.cpu, err = parseCPU(s.redis.MustDo("INFO", "cpu"))
+		}
+		return done, err
 	case etcdServer:
 		return scrape("http://" + s.addr(l) + "/metrics")
 	case postgresServer:
@@ -139,6 +149,20 @@ func parseStats(info, sends string) (l load, err error) {
 		l.took += time.Duration(micros) * time.Microsecond
 	}
 	return l, nil
+}
+
+var cpuStat = regexp.MustCompile(`(?m)^used_cpu_(?:sys|user):(\S+)`)
+
+// parseCPU is the processor time of a Redis server, of its threads that write to the disk too.
+func parseCPU(info string) (cpu time.Duration, err error) {
+	for _, m := range cpuStat.FindAllStringSubmatch(info, -1) {
+		seconds, err := strconv.ParseFloat(m[1], 64)
+		if err != nil {
+			return 0, err
+		}
+		cpu += time.Duration(seconds * float64(time.Second))
+	}
+	return cpu, nil
 }
 
 // scrape counts the messages that etcd has received from clients, of streams too.

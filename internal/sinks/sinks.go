@@ -22,7 +22,7 @@ type Sinks struct {
 
 	mu     sync.Mutex
 	closed bool
-	list   []*sink // replaced, never changed in place, so that tell can use it unlocked
+	list   []*sink // replaced, never changed in place, so that Tell can use it unlocked
 }
 
 type sink struct{ call func(store.Event) }
@@ -76,14 +76,16 @@ func (s *Sinks) Deliver(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case e := <-s.events:
-			s.tell(e)
+			s.Tell(e)
 		case <-s.all:
-			s.tell(store.Event{})
+			s.Tell(store.Event{})
 		}
 	}
 }
 
-func (s *Sinks) tell(e store.Event) {
+// Tell calls the sinks at once, one after the other. It spares an event the way over
+// Deliver's goroutine, and is for those whom a sink that blocks may hold up.
+func (s *Sinks) Tell(e store.Event) {
 	s.mu.Lock()
 	list := s.list
 	s.mu.Unlock()

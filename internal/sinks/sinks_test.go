@@ -74,3 +74,21 @@ func TestClosed(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// TestTell: an event that is told has been heard when Tell returns, beside those that are
+// on their way to Deliver.
+func TestTell(t *testing.T) {
+	s := sinks.New()
+	var heard []string
+	s.Listen(func(e store.Event) { heard = append(heard, "a"+e.ID) })
+	stop := s.Listen(func(e store.Event) { heard = append(heard, "b"+e.ID) })
+	s.Push(store.Event{ID: "0"})
+	s.Tell(store.Event{ID: "1"})
+	stop()
+	s.Tell(store.Event{ID: "2"})
+	s.Close()
+	s.Tell(store.Event{ID: "3"})
+	if got, want := fmt.Sprint(heard), "[a1 b1 a2]"; got != want {
+		t.Errorf("heard %v, want %v", got, want)
+	}
+}

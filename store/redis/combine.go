@@ -2,7 +2,10 @@ package redis
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
+	"time"
 
 	"github.com/redis/rueidis"
 )
@@ -14,18 +17,29 @@ const (
 	slots = 8
 	// mostTogether is how many calls travel together at most.
 	mostTogether = 256
+	// fresh is for how long after the sending of a call that was answered others are sent on
+	// their callers' goroutines, which is quicker. After that the connection may be gone, and
+	// while rueidis dials it looks at no context but that of the first call that needs it.
+	fresh = 100 * time.Millisecond
+	never = -fresh
 )
+
+// errNotSent: the context of a call ended before it was sent. The server will not run it.
+var errNotSent = errors.New("not sent, because earlier calls have no reply")
 
 // combiner sends calls to one server. When many are under way, later ones wait and
 // then travel together. Each keeps its own command and its own reply.
 type combiner struct {
 	client rueidis.Client
-	probe  string // a key that does not exist, on the same server
+	ctx    context.Context // the handle's
+	probe  string          // a key that does not exist, on the same server
+	direct bool            // the client has one pipelined connection to the server
 
 	mu      sync.Mutex
-	used    int     // slots in use
-	waiting []*call // only while all slots are in use
-	gone    int     // of those, how many have been given up
+	used    int           // slots in use
+	replied time.Duration // since start, when the last call was sent that has been answered
+	waiting []*call       // only while all slots are in use
+	gone    int           // of those, how many have been given up
 }
 
 // call is a command that waits to be sent, or for its reply.
@@ -41,21 +55,27 @@ var calls = sync.Pool{New: func() any { return &call{reply: make(chan rueidis.Re
 
 // do sends a command and returns when it is answered or ctx ends.
 func (c *combiner) do(ctx context.Context, command rueidis.Completed) (rueidis.RedisMessage, error) {
+	began := time.Since(start)
 	c.mu.Lock()
-	if c.used < slots {
+	if c.direct && c.used < slots && began-c.replied < fresh {
 		c.used++
 		c.mu.Unlock()
-		reply, err := c.client.Do(ctx, command).ToMessage()
-		if err != nil && ctx.Err() != nil {
+		result := c.client.Do(ctx, command)
+		if result.NonRedisError() != nil && ctx.Err() != nil {
 			go c.awaitAnswer()
 		} else {
-			c.pass(true)
+			c.pass(true, began, result)
 		}
-		return reply, err
+		return result.ToMessage()
 	}
 	w := calls.Get().(*call)
-	w.command, w.sent, w.gone = command, false, false
-	c.waiting = append(c.waiting, w)
+	w.command, w.sent, w.gone = command, c.used < slots, false
+	if w.sent {
+		c.used++
+		go c.send([]*call{w})
+	} else {
+		c.waiting = append(c.waiting, w)
+	}
 	c.mu.Unlock()
 	select {
 	case result := <-w.reply:
@@ -63,23 +83,26 @@ func (c *combiner) do(ctx context.Context, command rueidis.Completed) (rueidis.R
 		calls.Put(w)
 		return result.ToMessage()
 	case <-ctx.Done():
-		c.leave(w)
+		if !c.leave(w) {
+			return rueidis.RedisMessage{}, fmt.Errorf("%w: %w", errNotSent, ctx.Err())
+		}
 		return rueidis.RedisMessage{}, ctx.Err()
 	}
 }
 
-// leave gives up a call. If it has been sent its reply is dropped.
-func (c *combiner) leave(w *call) {
+// leave gives up a call, and reports whether it was sent. Then its reply is dropped.
+func (c *combiner) leave(w *call) (sent bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w.gone = true
 	if w.sent {
-		return
+		return true
 	}
 	c.gone++
 	if c.gone > len(c.waiting)/2 {
 		c.take(0)
 	}
+	return false
 }
 
 // take returns up to n calls that wait, and forgets those that were given up.
@@ -101,9 +124,14 @@ func (c *combiner) take(n int) (batch []*call) {
 	return batch
 }
 
-// pass gives up a slot, or uses it for the calls that wait.
-func (c *combiner) pass(start bool) (batch []*call) {
+// pass notes what became of a call, and gives up its slot or uses it for the calls that wait.
+func (c *combiner) pass(start bool, began time.Duration, result rueidis.RedisResult) (batch []*call) {
 	c.mu.Lock()
+	if result.NonRedisError() == nil {
+		c.replied = max(c.replied, began)
+	} else {
+		c.replied = never
+	}
 	if len(c.waiting) > 0 {
 		batch = c.take(mostTogether)
 	}
@@ -117,7 +145,7 @@ func (c *combiner) pass(start bool) (batch []*call) {
 	return batch
 }
 
-// send uses a slot as long as calls wait. Its context does not end with any of theirs.
+// send uses a slot as long as calls wait. Its context ends with none of theirs, but with the handle.
 func (c *combiner) send(batch []*call) {
 	var commands rueidis.Commands
 	for len(batch) > 0 {
@@ -125,16 +153,20 @@ func (c *combiner) send(batch []*call) {
 		for _, w := range batch {
 			commands = append(commands, w.command)
 		}
-		for i, result := range c.client.DoMulti(context.Background(), commands...) {
+		began := time.Since(start)
+		results := c.client.DoMulti(c.ctx, commands...)
+		for i, result := range results {
 			batch[i].reply <- result
 		}
-		batch = c.pass(false)
+		batch = c.pass(false, began, results[len(results)-1])
 	}
 }
 
 // awaitAnswer gives up the slot of a call whose context ended before its reply came. That
-// reply is still to come, so the slot is in use until a later command is answered.
+// reply is still to come, so the slot is in use until a later command is answered, or the
+// connection has ended. rueidis repeats a command that it knows as a look as long as the
+// server is down, and does not know an arbitrary one.
 func (c *combiner) awaitAnswer() {
-	c.client.Do(context.Background(), c.client.B().Hlen().Key(c.probe).Build())
-	c.pass(true)
+	began := time.Since(start)
+	c.pass(true, began, c.client.Do(c.ctx, c.client.B().Arbitrary("HLEN").Keys(c.probe).Build()))
 }

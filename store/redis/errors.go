@@ -105,8 +105,11 @@ func (s *Store) outcome(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case s.closed():
-		return store.ErrClosed
+	case errors.Is(err, store.ErrClosed):
+		return err
+	case !said && s.closed():
+		// Not ErrClosed, which says that nothing has been done: the server may have done it.
+		return fmt.Errorf("redis: the store was closed during the call: %v", err)
 	case said && foreign(reply.Error()):
 		return fmt.Errorf("redis: %w: %w", store.ErrForeignKey, help(err))
 	case said && refused(reply.Error()):

@@ -63,3 +63,6 @@ func PartitionSlots() (slots []int) {
 	}
 	return slots
 }
+
+// Failures is how many ids s keeps in mind, because their requests have failed.
+func Failures(s *Store) int { return int(s.failed.number.Load()) }

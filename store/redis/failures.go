@@ -2,6 +2,7 @@ package redis
 
 import (
 	"errors"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,7 +26,8 @@ type failure struct {
 // note remembers a failed request. Other certain refusals than ErrNotRun need no
 // note: the core does not bury after them.
 func (f *failures) note(req store.Request, err error) {
-	certain := errors.Is(err, ErrNotRun)
+	var network *net.OpError
+	certain := errors.Is(err, ErrNotRun) || errors.Is(err, errNotSent) || errors.As(err, &network) && network.Op == "dial"
 	for _, sentinel := range []error{store.ErrForeignKey, store.ErrRefused} {
 		if errors.Is(err, sentinel) {
 			return
@@ -33,15 +35,8 @@ func (f *failures) note(req store.Request, err error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	now, looked := time.Now(), 0
-	for id, old := range f.ids {
-		if old.until.Before(now) {
-			delete(f.ids, id)
-		}
-		if looked++; looked == 2 {
-			break // so that ids that are not released do not pile up
-		}
-	}
+	now := time.Now()
+	f.forget(now)
 	if f.ids == nil {
 		f.ids = make(map[string]failure)
 	}
@@ -52,13 +47,30 @@ func (f *failures) note(req store.Request, err error) {
 	f.number.Store(int64(len(f.ids)))
 }
 
+// forget looks at two ids, which the map picks at random, and forgets those whose tombstone
+// would have ended. Each failure and each release does that, so ids do not pile up, and none
+// is left some time after the last failure. The caller holds mu.
+func (f *failures) forget(now time.Time) {
+	looked := 0
+	for id, failed := range f.ids {
+		if failed.until.Before(now) {
+			delete(f.ids, id)
+		}
+		if looked++; looked == 2 {
+			break
+		}
+	}
+	f.number.Store(int64(len(f.ids)))
+}
+
 // mayArrive reports whether a release has to bury its id.
 func (f *failures) mayArrive(ref store.Ref) bool {
-	if !ref.Bury || f.number.Load() == 0 {
+	if f.number.Load() == 0 {
 		return ref.Bury
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	failed, ok := f.ids[ref.ID]
-	return !ok || failed.unknown
+	f.forget(time.Now())
+	return ref.Bury && (!ok || failed.unknown)
 }

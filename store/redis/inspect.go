@@ -123,23 +123,19 @@ func entry(reply rueidis.RedisMessage) (e store.Entry, err error) {
 
 // Break implements [store.Breaker]. It takes one round trip.
 func (s *Store) Break(ctx context.Context, name string) (broken int, err error) {
-	return s.number(ctx, s.scripts.breaking, name)
-}
-
-// number runs a script that returns one.
-func (s *Store) number(ctx context.Context, sc *script, name string) (int, error) {
 	if err := s.ready(ctx); err != nil {
 		return 0, err
 	}
-	reply, err := s.run(ctx, sc, s.keys.of(name), nil)
+	n := s.keys.of(name)
+	reply, err := s.run(ctx, s.scripts.release, n, nil)
 	if err != nil {
-		return 0, s.outcomeOf(s.keys.of(name), err)
+		return 0, s.outcomeOf(n, err)
 	}
-	n, err := reply.AsInt64()
+	removed, err := reply.AsInt64()
 	if err != nil {
-		return 0, unexpected("number", err)
+		return 0, unexpected("release", err)
 	}
-	return int(n), nil
+	return int(removed), nil
 }
 
 // List implements [store.Lister]. It scans all keys of all masters, a thousand
@@ -162,11 +158,11 @@ func (s *Store) List(ctx context.Context) ([]string, error) {
 				return nil
 			}
 			seen[name] = true
-			used, err := s.count(ctx, name)
+			state, err := s.Inspect(ctx, name)
 			switch {
 			case errors.Is(err, store.ErrForeignKey):
 				return nil
-			case err == nil && used > 0:
+			case err == nil && len(state.Holders)+len(state.Queue) > 0:
 				names = append(names, name)
 			}
 			return err
@@ -176,15 +172,6 @@ func (s *Store) List(ctx context.Context) ([]string, error) {
 		}
 	}
 	return names, nil
-}
-
-// count is how many live entries a name has.
-func (s *Store) count(ctx context.Context, name string) (int, error) {
-	used, err := s.number(ctx, s.scripts.inspect, name)
-	if err != nil || used >= 0 || s.deleteDead(ctx, name) != nil {
-		return max(used, -used), err // with dead entries that cannot be deleted now, it counts as used
-	}
-	return s.number(ctx, s.scripts.inspect, name)
 }
 
 // scan calls f with the name of each lock key of one node, some of them twice.

@@ -51,8 +51,10 @@ func (s *Store) Incarnation(ctx context.Context) (id string, age time.Duration, 
 	if s.client.Mode() == rueidis.ClientModeCluster {
 		id, age, err = s.lifeOfCluster(ctx)
 	} else {
-		replies := s.client.DoMulti(ctx, s.askLife()...)
-		id, age, err = s.readLife(ctx, replies)
+		var replies []rueidis.RedisResult
+		if replies, err = s.apart(ctx, ctx, s.askLife(), func() {}); err == nil {
+			id, age, err = s.readLife(ctx, replies)
+		}
 	}
 	if err != nil {
 		return "", 0, s.outcome(err)

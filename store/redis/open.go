@@ -72,6 +72,12 @@ func Open(rawURL string) (*Store, error) {
 		return nil, err
 	}
 	s.owned = true
+	for p := range s.combiners {
+		s.combiners[p].direct = client.AlwaysPipelining
+	}
+	if c.Mode() != rueidis.ClientModeCluster {
+		s.combiners[0].replied = time.Since(start) // it has said its version
+	}
 	return s, nil
 }
 

@@ -137,10 +137,10 @@ func New(c rueidis.Client, opts *Options) (*Store, error) {
 	s.loading = make(chan struct{}, 1)
 	s.failed = new(failures)
 	s.combiners = new([partitions]combiner)
-	for p := range s.combiners {
-		s.combiners[p] = combiner{client: c, probe: s.keys.start[p] + "lock:"}
-	}
 	s.wakeups = newWakeups(s)
+	for p := range s.combiners {
+		s.combiners[p] = combiner{client: c, ctx: s.wakeups.ctx, probe: s.keys.start[p] + "lock:", replied: never}
+	}
 	return s, nil
 }
 
@@ -330,7 +330,7 @@ func (s *Store) MinTTL() time.Duration { return minTTL }
 // ReplicaTimeout and three more where a grant is being confirmed, as long as it takes to
 // connect where a connection is being opened, and ten seconds at most. It closes the client if
 // [Open] made it; one given to [New] is left to the caller. Calls under way end
-// with [store.ErrClosed] or what they were answered.
+// with what they were answered, or their outcome is unknown.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		close(s.closing)

@@ -129,6 +129,13 @@ func (s *Store) settle(ctx context.Context, b *renewal, holds []store.Ref, reply
 		}
 		return
 	}
+	if replyIs(err, "NOPERM") && len(b.index) > 1 {
+		// The user may lack the right to the keys of one name alone.
+		for k, i := range b.index {
+			s.renewBatch(ctx, &renewal{index: []int{i}, keys: b.keys[3*k : 3*k+3], args: b.args[2*k : 2*k+2]}, holds, results)
+		}
+		return
+	}
 	answers, wrong := reply.ToArray()
 	for k, i := range b.index {
 		switch {

@@ -29,16 +29,41 @@ func (s *Store) runConfirmed(ctx context.Context, sc *script, n *name, args []st
 	return reply, missing, err
 }
 
+// confirmed is what a server has answered to a script and to the WAIT behind it.
+type confirmed struct {
+	reply        rueidis.RedisMessage
+	missing, err error
+}
+
 // sendConfirmed sends the script and a WAIT over one dedicated connection, for
-// WAIT speaks of the writes of its own.
+// WAIT speaks of the writes of its own. It does so on a goroutine: rueidis looks at no context
+// while it connects or waits for a place in its pool, and on such a connection at deadlines alone.
 func (s *Store) sendConfirmed(ctx context.Context, sc *script, keys, args []string) (reply rueidis.RedisMessage, missing, err error) {
 	// Without a deadline rueidis would answer from another goroutine, and could not have
 	// the connection back unless the server takes part; a busy one does not.
 	ctx, cancel := context.WithTimeout(ctx, s.replicaWait+giveUpAfter)
-	defer cancel()
-	c, giveBack, err := s.dedicate(ctx)
-	if err != nil {
-		return reply, nil, err
+	came := make(chan confirmed, 1)
+	if !s.wakeups.begin(func() {
+		defer cancel()
+		came <- s.dedicated(ctx, sc, keys, args)
+	}) {
+		cancel()
+		return reply, nil, store.ErrClosed
+	}
+	select {
+	case c := <-came:
+		return c.reply, c.missing, c.err
+	case <-ctx.Done():
+		return reply, nil, ctx.Err()
+	}
+}
+
+// dedicated takes a connection for one script and its WAIT.
+func (s *Store) dedicated(ctx context.Context, sc *script, keys, args []string) (answer confirmed) {
+	c, giveBack := s.client.Dedicate()
+	if ctx.Err() != nil {
+		c.Close()
+		return confirmed{err: ctx.Err()}
 	}
 	timeout := int64((s.replicaWait + time.Millisecond - 1) / time.Millisecond)
 	wait := func() rueidis.Completed { return c.B().Wait().Numreplicas(int64(s.replicas)).Timeout(timeout).Build() }
@@ -46,7 +71,7 @@ func (s *Store) sendConfirmed(ctx context.Context, sc *script, keys, args []stri
 	if replyIs(answers[0].Error(), "NOSCRIPT") {
 		answers = c.DoMulti(ctx, sc.byText(s.client, keys, args), wait())
 	}
-	reply, err = answers[0].ToMessage()
+	reply, err := answers[0].ToMessage()
 	n, unanswered := answers[1].AsInt64()
 	if err != nil || unanswered != nil {
 		// Not given back: rueidis cleans a pipelined connection by commands then, and any may
@@ -55,41 +80,15 @@ func (s *Store) sendConfirmed(ctx context.Context, sc *script, keys, args []stri
 	} else {
 		giveBack()
 	}
+	answer = confirmed{reply: reply, err: err}
 	switch {
 	case err != nil:
 	case unanswered != nil:
-		missing = fmt.Errorf("%w: %w", ErrTooFewReplicas, unanswered)
+		answer.missing = fmt.Errorf("%w: %w", ErrTooFewReplicas, unanswered)
 	case n < int64(s.replicas):
-		missing = fmt.Errorf("%w: %d of %d", ErrTooFewReplicas, n, s.replicas)
+		answer.missing = fmt.Errorf("%w: %d of %d", ErrTooFewReplicas, n, s.replicas)
 	}
-	return reply, missing, err
-}
-
-// dedicate takes a connection for one call, until ctx ends, of which rueidis knows nothing
-// while it connects or waits for a place in its pool. A connection that comes later is
-// closed, and nothing has been asked on it.
-func (s *Store) dedicate(ctx context.Context) (c rueidis.DedicatedClient, giveBack func(), err error) {
-	type lent struct {
-		c        rueidis.DedicatedClient
-		giveBack func()
-	}
-	came := make(chan lent)
-	if !s.wakeups.begin(func() {
-		c, giveBack := s.client.Dedicate()
-		select {
-		case came <- lent{c, giveBack}:
-		case <-ctx.Done():
-			c.Close()
-		}
-	}) {
-		return nil, nil, store.ErrClosed
-	}
-	select {
-	case l := <-came:
-		return l.c, l.giveBack, nil
-	case <-ctx.Done():
-		return nil, nil, ctx.Err()
-	}
+	return answer
 }
 
 // A pushed grant was made by the script of whoever released, which waited for no

@@ -24,7 +24,7 @@ const listed = 64
 
 // scripts are those of one handle.
 type scripts struct {
-	acquire, renew, prolong, release, inspect, raise, breaking *script
+	acquire, renew, prolong, release, inspect, raise *script
 }
 
 var defaultScripts = sync.OnceValue(func() *scripts { return newScripts(listed) })
@@ -35,13 +35,12 @@ var defaultScripts = sync.OnceValue(func() *scripts { return newScripts(listed) 
 func newScripts(listed int) *scripts {
 	const frees, looks = "#!lua flags=allow-oom", "#!lua flags=no-writes"
 	return &scripts{
-		acquire:  newScript("acquire", "#!lua", listed),
-		renew:    newScript("renew", frees, listed),
-		prolong:  newScript("prolong", frees, listed),
-		release:  newScript("release", frees, listed),
-		raise:    newScript("raise", frees, listed),
-		breaking: newScript("break", frees, listed),
-		inspect:  newScript("inspect", looks, listed),
+		acquire: newScript("acquire", "#!lua", listed),
+		renew:   newScript("renew", frees, listed),
+		prolong: newScript("prolong", frees, listed),
+		release: newScript("release", frees, listed),
+		raise:   newScript("raise", frees, listed),
+		inspect: newScript("inspect", looks, listed),
 	}
 }
 

@@ -62,21 +62,30 @@ func (s *Store) sendVote(ctx context.Context, n *name, args []string) (reply rue
 		s.votes.Add(-1)
 		return reply, nil, nil
 	}
-	replies := s.client.DoMulti(ctx, append([]rueidis.Completed{s.scripts.acquire.bySHA(s.client, n.keys(), args)}, s.askLife()...)...)
-	reply, err = replies[0].ToMessage()
-	if err != nil && ctx.Err() != nil {
-		go s.endVoteLater(n)
-	} else {
-		s.votes.Add(-1)
+	vote := append([]rueidis.Completed{s.scripts.acquire.bySHA(s.client, n.keys(), args)}, s.askLife()...)
+	replies, err := s.apart(ctx, s.wakeups.ctx, vote, func() { s.votes.Add(-1) })
+	if err != nil {
+		return reply, nil, err
 	}
+	reply, err = replies[0].ToMessage()
 	return reply, replies[1:], err
 }
 
-// endVoteLater gives up the place of a vote whose context ended before its replies came. They
-// are still to come, so the place is in use until a later command is answered.
-func (s *Store) endVoteLater(n *name) {
-	s.client.Do(context.Background(), s.client.B().Hlen().Key(n.lock).Build())
-	s.votes.Add(-1)
+// apart sends commands on a goroutine, because rueidis lets a call wait for another's dialing
+// without looking at its context. It returns when they are answered or ctx ends. Their own
+// context is until. When they are answered or it has ended, after is called.
+func (s *Store) apart(ctx, until context.Context, commands []rueidis.Completed, after func()) ([]rueidis.RedisResult, error) {
+	answered := make(chan []rueidis.RedisResult, 1)
+	go func() {
+		answered <- s.client.DoMulti(until, commands...)
+		after()
+	}()
+	select {
+	case replies := <-answered:
+		return replies, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // readAcquire reads the reply of the acquire script.

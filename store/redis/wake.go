@@ -67,9 +67,9 @@ func newWakeups(s *Store) *wakeups {
 	return w
 }
 
-// Listen implements [store.Store]. Sinks are called from one goroutine, one
-// after the other: one that blocks delays the other sinks' events, but no reply
-// and no call.
+// Listen implements [store.Store]. Sinks are called one after the other, on the goroutine
+// that receives their message: a sink that blocks delays later events, and the answer to a
+// request that waits for its subscription.
 func (s *Store) Listen(sink func(store.Event)) (stop func()) { return s.wakeups.sinks.Listen(sink) }
 
 // listening sees to it that events of a partition are heard for as long as a
@@ -158,7 +158,7 @@ func (w *wakeups) hear(sub *subscription, node string) (confirmed bool, err erro
 		case w.s.replicas > 0:
 			w.done.Go(func() { w.s.confirm(w.ctx, e) })
 		default:
-			w.sinks.Push(e)
+			w.sinks.Tell(e)
 		}
 	})
 	if ctx.Err() != nil {

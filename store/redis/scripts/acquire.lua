@@ -77,7 +77,6 @@ if reply then return reply end
 
 -- include name.lua
 
-local ttl = tonumber(ARGV[3])
 local e = {id = id, token = tokens, mode = mode, owner = owner, rest = label}
 name.load_name(2, fields, text)
 name.delete_dead()
@@ -87,18 +86,17 @@ if form.is_buried(id) then
 end
 
 -- Rule 1: the id is a hold.
-local hold, short = form.hold_of(id), e.token - 1
+local hold, short, token = form.hold_of(id), e.token - 1
 if hold then
-  hold.deadline = math.max(hold.deadline, name.now + ttl)
+  hold.deadline = math.max(hold.deadline, name.now + ARGV[3])
   form.put_hold(hold)
 else
   -- Rules 2 and 3: granted now.
   local waiter = form.waiter_of(id)
-  local token
   token, short = name.grantable(e)
   expect(not exhausted, 'the token counter')
   if token then
-    hold = {id = id, deadline = name.now + ttl, token = token, mode = e.mode, owner = e.owner, rest = e.rest}
+    e.token, e.deadline, hold = token, name.now + ARGV[3], e
     form.put_hold(hold)
     if waiter then form.delete_waiter(waiter, true) end
     name.grant_siblings(e.owner)
@@ -109,10 +107,9 @@ else
     end
     name.save_name()
     return {-2}
-  elseif place ~= '' then
-    -- Rule 4: not now.
-    waiter = waiter or {id = id, token = e.token, mode = e.mode, owner = e.owner}
-    waiter.rest = place .. ' ' .. e.rest
+  elseif place ~= '' then -- rule 4: not now
+    waiter = waiter or e
+    waiter.rest = place .. ' ' .. label
     waiter.deadline = name.now + string.match(place, '^%d+')
     form.put_waiter(waiter)
   end

@@ -14,9 +14,7 @@ local function enter(text, id, tokens, place, mode, owner, label)
   if not number or number == 0 or not position or number + position >= limit then return nil end
   local _, held, _, by = read_record(holds, 48)
   if mode == 's' and waits == '' and held == 's' then
-    if find_text(holds, ' x ', 1, true) then
-      return nil -- one of them may be exclusive
-    end
+    if find_text(holds, ' x ', 1, true) then return nil end -- one of them may be exclusive
     local token, short = take(time, tonumber(tokens))
     if not token then return nil end
     local deadline = string.format('%013.0f', now + ARGV[3])

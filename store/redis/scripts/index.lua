@@ -77,7 +77,7 @@ local function index_form(counts)
   -- is_whole reports whether the keys agree on the number of holds.
   function form.is_whole() return call('ZCOUNT', name.order, 0, later - 1) == count end
 
-  -- has_dead looks for dead entries and changes nothing.
+  -- has_dead is forget_dead for scripts that write nothing. Lists are changed in memory alone.
   function form.has_dead()
     return call('ZCOUNT', name.order, 0, string.format('(%.0f', name.now)) > 0
       or call('ZCOUNT', name.order, later, string.format('(%.0f', later + name.now)) > 0

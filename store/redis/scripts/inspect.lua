@@ -1,12 +1,11 @@
--- inspect: the holders and the queue of one name, or how many there are. It writes nothing.
+-- inspect: the holders and the queue of one name. It writes nothing.
 --
 -- KEYS  1 token counter of the partition; 2 lock of the name, 3 its order if it is indexed
--- ARGV  1 how many characters of an id or owner may be shown; absent: only the number is wanted
+-- ARGV  1 how many characters of an id or owner may be shown
 --
 -- Returns {last token, holders, waiters, dead}: of each holder, the oldest grant first, and of each
 -- waiter, the head first, {id, owner, mode, token (0 for a waiter), ms to its deadline, label}; dead
--- is 1 if there are dead entries, which renew.lua deletes. Or the number of entries, and -1 if there
--- are dead ones.
+-- is 1 if there are dead entries, which renew.lua deletes.
 
 -- include token.lua
 -- include record.lua
@@ -18,14 +17,10 @@ local function shorten(e)
   return {cut(e.id, 1, shown), cut(e.owner, 1, shown), e.mode, tonumber(e.token), e.deadline - name.now, e.rest}
 end
 
-local last = shown and last_token(0)
+local last = last_token(0)
 name.looking = true
 name.load_name(2, call('HLEN', KEYS[2]))
-local dead = form.has_dead()
-if not shown then
-  local number, waiters = form.numbers()
-  return dead and -1 or number + waiters
-end
+local dead = (form.has_dead or form.forget_dead)()
 local holds, waits = form.entries()
 for _, e in ipairs(waits) do
   _, _, e.rest = read_place(e.rest)

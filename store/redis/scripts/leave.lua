@@ -29,9 +29,7 @@ local function leave(text, id)
   number, latest = scan(waits, from, digits, deadline)
   if not number or cut(waits, 34, 46) < digits then return false end
   local token, short = take(time, tonumber(tokens))
-  if not token then
-    return false -- the hold can be given up all the same
-  end
+  if not token then return false end -- the hold can be given up all the same
   holds = write_line(first, deadline, token, mode, owner, label)
   save_lists(KEYS[2], text, holds, cut(waits, from), '', latest)
   -- Without the right to publish a release is still a release; the waiter asks by itself.

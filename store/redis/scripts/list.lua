@@ -72,8 +72,7 @@ local function entries_of(lines, owner)
   return found
 end
 
-local list
-list = {
+local list = {
   -- forget_dead deletes dead entries and reports whether there were any.
   forget_dead = function()
     local before = #name.holds + #name.waits + #name.buried
@@ -83,18 +82,11 @@ list = {
     return found
   end,
 
-  -- has_dead is for scripts that write nothing, so it may forget them too.
-  has_dead = function() return list.forget_dead() end,
-
   is_buried = function(id) return find(name.buried, id) > 0 end,
   hold_of = function(id) return read_line(name.holds[find(name.holds, id)]) end,
   waiter_of = function(id) return read_line(name.waits[find(name.waits, id)]) end,
   head = function() return read_line(name.waits[1]) end,
-
-  -- position returns the place of a waiter in the queue, or 0.
-  position = function(id) return find(name.waits, id) end,
-
-  -- numbers returns the number of holds and of waiters.
+  position = function(id) return find(name.waits, id) end, -- in the queue; 0 is none
   numbers = function() return #name.holds, #name.waits end,
 
   -- owned returns how many holds an owner has, and its greatest exclusive and shared tokens.
@@ -107,11 +99,7 @@ list = {
   end,
 
   -- has_writer reports whether a hold is exclusive.
-  has_writer = function()
-    for i = 1, #name.holds do
-      if find_text(name.holds[i], '^%d+ x ', 48) then return true end
-    end
-  end,
+  has_writer = function() return find_text('\n' .. table.concat(name.holds), '\n%x+ %d+ %d+ x ') end,
 
   -- last_hold returns the last deadline of a hold, and the label of one hold.
   last_hold = function()

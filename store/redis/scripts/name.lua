@@ -25,6 +25,8 @@ local form -- the functions of the form that the name is in: those of list.lua, 
 -- include index.lua
 
 name = {
+  wakes = {},
+
   -- need_order ends a script that was called without the key of an indexed name. It has changed
   -- nothing but the counter, and is called again with the key.
   --
@@ -44,7 +46,7 @@ name = {
   -- another type ends the script while nothing has changed. Fields is the number of the lock's fields;
   -- text is what read_lists has returned, if it was called.
   load_name = function(k, fields, text)
-    name.lock, name.order = KEYS[k], KEYS[k + 1]
+    name.lock, name.order, keep_lists = KEYS[k], KEYS[k + 1], nil
     if counter ~= KEYS[k - 1] then counter, taken = KEYS[k - 1], nil end
     if not name.now then name.time, name.now, name.digits = read_clock() end
     text = text or read_lists(name.lock, fields)
@@ -79,14 +81,12 @@ name = {
 
   -- save_name writes what has changed and sends the wake-ups.
   save_name = function()
-    if name.changed then
-      form.save()
-      name.changed = false
-    end
-    for _, granted in ipairs(name.wakes or {}) do
+    if name.changed then form.save() end
+    name.changed = false
+    for _, granted in ipairs(name.wakes) do
       redis.pcall('SPUBLISH', cut(counter, 1, -6) .. 'wake:' .. granted.client, granted.message)
     end
-    name.wakes = nil
+    name.wakes = {}
   end,
 
   -- grantable decides rules 2 and 3 for an entry that is no hold yet. It returns the token to grant it
@@ -110,7 +110,6 @@ name = {
     local ms, client, label = read_place(w.rest)
     form.put_hold({id = w.id, deadline = name.now + ms, token = token, mode = w.mode, owner = w.owner, rest = label})
     form.delete_waiter(w, true)
-    name.wakes = name.wakes or {}
     name.wakes[#name.wakes + 1] = {client = client, message = w.id .. ' ' .. token .. ' ' .. short}
   end,
 

@@ -89,10 +89,6 @@ local function save_lists(lock, was, holds, waits, buried, latest)
   if lone then
     call('HSET', lock, lone, cut(holds, 48, -2))
     if not was.made then call('HDEL', lock, 'holds', 'waits', 'buried') end
-  elseif holds == was[1] and not was.made then
-    call('HSET', lock, 'waits', waits)
-  elseif waits == was[2] and not was.made then
-    call('HSET', lock, 'holds', holds)
   else
     call('HSET', lock, 'holds', holds, 'waits', waits)
   end

@@ -1,9 +1,9 @@
--- release: give up a hold or a place, and promote.
+-- release: give up a hold or a place, or by force all holds of a name, and promote.
 --
 -- KEYS  1 token counter of the partition; 2 lock of the name, 3 its order if it is indexed
--- ARGV  1 id; 2 bury for so many ms (0: no)
+-- ARGV  1 id; 2 bury for so many ms (0: no). Absent: all holds
 --
--- Returns 1 if the id was there, 0 if not.
+-- Returns 1 if the id was there, 0 if not; or how many holds were removed.
 --
 -- Calls: 2 for a lone hold (HLEN, HDEL), which needs no script; 7 for a hold that is handed over (HLEN,
 -- TIME, HMGET, SET, HSET, PEXPIREAT, SPUBLISH), and 8 if the next hold is a lone one (the same and
@@ -25,15 +25,11 @@ if refuse == 0 and leave(text, id) then return 1 end
 
 name.load_name(2, fields, text)
 name.delete_dead()
-local hold = form.hold_of(id)
-local waiter = not hold and form.waiter_of(id)
-if hold then
-  form.delete_hold(hold)
-  name.promote()
-elseif waiter then
-  form.delete_waiter(waiter)
-  name.promote()
-end
-if refuse > 0 then form.bury(id, name.now + refuse) end
+local holds = id and {form.hold_of(id) or nil} or form.entries()
+local waiter = id and #holds == 0 and form.waiter_of(id)
+for _, hold in ipairs(holds) do form.delete_hold(hold) end
+if waiter then form.delete_waiter(waiter) end
+if #holds > 0 or waiter then name.promote() end
+if refuse and refuse > 0 then form.bury(id, name.now + refuse) end
 name.save_name()
-return (hold or waiter) and 1 or 0
+return waiter and 1 or #holds

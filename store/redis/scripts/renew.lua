@@ -38,7 +38,7 @@ local results = {}
 for i = 1, math.floor(#ARGV / 2) do
   local ok, result = pcall(renew, 3 * i - 1, ARGV[2 * i - 1], ARGV[2 * i])
   if not ok then
-    name.wakes = nil
+    name.wakes = {}
     result = type(result) == 'table' and result.err or tostring(result)
   end
   results[i] = result
