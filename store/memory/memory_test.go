@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/memory"
 )
@@ -204,4 +205,8 @@ func TestRetryIsCapped(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestAges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { locktest.TellsAges(t, memory.New(), "n") })
 }

@@ -212,19 +212,19 @@ func (b *backend) read(ctx context.Context, conn *pgxpool.Conn, names []string) 
 }
 
 // columns are what scan reads.
-const columns = "name, value, expires, lone, token, short"
+const columns = "name, value, expires, lone, token, short, since"
 
 // scan reads a row. The record of a lone hold is put together from its columns.
 func scan(row pgx.Row) (name string, value []byte, err error) {
 	var key, lone []byte
-	var expires time.Time
+	var expires, since time.Time
 	var token int64
 	var short int
-	if err := row.Scan(&key, &value, &expires, &lone, &token, &short); err != nil {
+	if err := row.Scan(&key, &value, &expires, &lone, &token, &short, &since); err != nil {
 		return "", nil, err
 	}
 	if lone != nil {
-		whole, err := model.CompleteHold(value, uint64(token), short, 0, time.Duration(expires.UnixNano()))
+		whole, err := model.CompleteHold(value, uint64(token), short, moment(since), moment(expires))
 		if err == nil { // else kv says what it is
 			value = whole
 		}

@@ -12,19 +12,19 @@ import (
 // schemaSQL makes the table and the sequence.
 //
 // value is a record of package model. If lone is set, the record is one hold with
-// that id and nothing else, and its token, short and deadline are in the columns:
-// one statement can then grant, renew or release it.
+// that id and nothing else, and its token, short, deadline and since when it is there
+// are in the columns: one statement can then grant, renew or release it.
 //
-// Some of each page is left free, so
-// that a renewal writes the new version of a row beside the old one and touches
-// no index. There is no index on expires: it would undo this.
+// Some of each page is left free, so that a renewal writes the new version of a row
+// beside the old one and touches no index. There is no index on expires: it would undo this.
 const schemaSQL = `CREATE TABLE IF NOT EXISTS %[1]s (
 	name    bytea PRIMARY KEY,
 	value   bytea NOT NULL,
 	expires timestamptz NOT NULL,
 	lone    bytea,
 	token   bigint NOT NULL DEFAULT 0,
-	short   integer NOT NULL DEFAULT 0
+	short   integer NOT NULL DEFAULT 0,
+	since   timestamptz NOT NULL DEFAULT clock_timestamp()
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.1);
 CREATE SEQUENCE IF NOT EXISTS %[2]s AS bigint CACHE 1;
 `

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/store"
 )
 
@@ -13,6 +14,7 @@ func TestSwap(t *testing.T) {
 		"SwapChecksTheClock":      swapChecksTheClock,
 		"AskingAgainPromotes":     askingAgainPromotes,
 		"AskingAgainAfterRelease": askingAgainAfterRelease,
+		"Ages":                    ages,
 	})
 }
 
@@ -87,3 +89,6 @@ func askingAgainAfterRelease(t *testing.T, s *site) {
 		t.Errorf("got %+v, %v, want the second place", g, err)
 	}
 }
+
+// ages: the age of a lone hold is in a column, which a renewal leaves as it is.
+func ages(t *testing.T, s *site) { locktest.TellsAges(t, open(t, s.url), "n") }

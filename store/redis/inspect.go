@@ -94,7 +94,7 @@ func entry(reply rueidis.RedisMessage) (e store.Entry, err error) {
 	if err != nil {
 		return e, err
 	}
-	if len(fields) != 6 {
+	if len(fields) != 7 {
 		return e, unexpected("inspect", nil)
 	}
 	text := func(i int) string {
@@ -114,6 +114,7 @@ func entry(reply rueidis.RedisMessage) (e store.Entry, err error) {
 	e = store.Entry{
 		ID: text(0), Owner: text(1), Token: uint64(number(3)),
 		Remaining: time.Duration(number(4)) * time.Millisecond, Label: unescape(text(5)),
+		Age: time.Duration(number(6)) * time.Millisecond,
 	}
 	if text(2) == "s" {
 		e.Mode = store.Shared

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/redis"
@@ -159,4 +160,9 @@ func TestCallsBesideTombstones(t *testing.T) {
 	t.Logf("%d calls beside %d", buried, free)
 	require.LessOrEqual(t, buried, 2*free)
 	require.NotEqual(t, "0", server.MustDo("EXISTS", redis.LockKey(newRequest(2).Name)), "the ids are still buried")
+}
+
+func TestAges(t *testing.T) {
+	t.Parallel()
+	locktest.TellsAges(t, open(t, redistest.Start(t).URL()), "n")
 }

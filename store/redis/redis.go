@@ -233,10 +233,13 @@ func grant(reply rueidis.RedisMessage, req store.Request) (store.Grant, error) {
 		return store.Grant{}, unexpected("acquire", err)
 	}
 	var n [5]int64
-	heldBy := ""
+	heldBy, age := "", time.Duration(0)
 	for i, part := range parts[:min(len(parts), len(n))] {
 		if part.IsString() {
 			text, _ := part.ToString()
+			if n[0] == 0 {
+				age, text = parseAge(text)
+			}
 			heldBy = unescape(text)
 		} else if n[i], err = part.AsInt64(); err != nil {
 			return store.Grant{}, unexpected("acquire", err)
@@ -248,7 +251,7 @@ func grant(reply rueidis.RedisMessage, req store.Request) (store.Grant, error) {
 			Held: true, Token: uint64(n[1]), Short: int(n[2]), TTL: time.Duration(n[3]) * time.Millisecond, Holds: int(n[4]),
 		}, nil
 	case n[0] == 0 && len(parts) == 5:
-		return store.Grant{Token: uint64(n[1]), Position: int(n[2]), Retry: time.Duration(n[3]) * time.Millisecond, HeldBy: heldBy}, nil
+		return store.Grant{Token: uint64(n[1]), Position: int(n[2]), Retry: time.Duration(n[3]) * time.Millisecond, HeldBy: heldBy, HeldFor: age}, nil
 	case n[0] == -1 && len(parts) == 3:
 		return store.Grant{Retry: time.Duration(n[1]) * time.Millisecond, HeldBy: heldBy}, store.ErrHeld
 	case n[0] == -2:
@@ -257,6 +260,16 @@ func grant(reply rueidis.RedisMessage, req store.Request) (store.Grant, error) {
 		return store.Grant{}, store.ErrLost
 	}
 	return store.Grant{}, unexpected("acquire", nil)
+}
+
+// parseAge cuts the age in ms off a label.
+func parseAge(text string) (age time.Duration, label string) {
+	digits, label, _ := strings.Cut(text, " ")
+	ms, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil {
+		return 0, text
+	}
+	return time.Duration(ms) * time.Millisecond, label
 }
 
 // parseSpan reads what the scripts say of a new token: the token and, unless it is

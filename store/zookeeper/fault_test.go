@@ -12,6 +12,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/internal/zookeepertest"
 	"github.com/dlock-go/dlock/store"
 )
@@ -25,6 +26,7 @@ func TestFaults(t *testing.T) {
 	t.Run("Fault116WaiterOfAnExpiredSession", func(t *testing.T) { waiterOfAnExpiredSession(t, e) })
 	t.Run("Fault117LostReplyOfACreate", func(t *testing.T) { lostReply(t, e) })
 	t.Run("Fault117LostReplyOfAPlace", func(t *testing.T) { lostReplyOfAPlace(t, e) })
+	t.Run("Ages", func(t *testing.T) { locktest.TellsAges(t, open(t, e.URL()), "ages") })
 	t.Run("RecreatedNode", func(t *testing.T) { recreatedNode(t, e) })
 	t.Run("NamesOfDeadClients", func(t *testing.T) { namesOfDeadClients(t, e) })
 	t.Run("Restart", func(t *testing.T) { restart(t, e) })

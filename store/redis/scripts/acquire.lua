@@ -4,15 +4,14 @@
 -- ARGV  1 id; 2 <mode: x exclusive, s shared> <owner> <label>; 3 TTL in ms; 4 number of tokens to
 --       reserve, and to queue: <tokens> <WaitTTL in ms> <client>; 5 of a vote: the proposed token
 --
--- Returns token, or <token> <short>                                 held; the name was free
---         {1, token, short, lease left in ms, holds of this owner}  held
---         {0, last token, position, retry in ms, label}             queued
---         {-1, retry in ms, label}                                  held by others, and not queued
---         {-2}                                                      upgrade refused
---         {-3}                                                      the id is buried
+-- Returns token, or <token> <short>                                    held; the name was free
+--         {1, token, short, lease left in ms, holds of this owner}     held
+--         {0, last token, position, retry in ms, <age in ms> <label>}  queued
+--         {-1, retry in ms, label}                                     held by others, and not queued
+--         {-2}                                                         upgrade refused
+--         {-3}                                                         the id is buried
 --
--- Short is how many tokens fewer than asked for are reserved, or may be. The label is that of a hold
--- that is in the way, or empty.
+-- Short is how many tokens fewer than asked for are reserved, or may be. Label and age are of one holder.
 --
 -- Calls: 5 for a free name (HLEN, TIME, SET, HSET, PEXPIRE), 6 with a proposed token (and GET); 3 that
 -- write nothing for a refusal by a lone hold (HLEN, HGETALL, PTTL); 4 for an id that is a lone hold (the
@@ -121,7 +120,7 @@ if hold then
   return {1, tonumber(hold.token), short, hold.deadline - name.now, own}
 end
 
-local latest, label = form.last_hold()
+local latest, label, granted = form.last_hold()
 local position = form.position(id)
 local retry = math.max(latest - name.now, 0) + 1 + 2 * math.min(math.max(position - 1, 0), 20)
 if place == '' then
@@ -130,4 +129,4 @@ if place == '' then
 end
 local last = last_token(tonumber(tokens))
 name.save_name()
-return {0, last, position, retry, label or ''}
+return {0, last, position, retry, label and math.max(name.now - math.floor(granted / 1000), 0) .. ' ' .. label or ''}

@@ -12,7 +12,7 @@ local function enter(text, id, tokens, place, mode, owner, label)
   local number, latest = scan(holds, 1, digits, '')
   local position, last = scan(waits, 1, digits, latest or '')
   if not number or number == 0 or not position or number + position >= limit then return nil end
-  local _, held, _, by = read_record(holds, 48)
+  local granted, held, _, by = read_record(holds, 48)
   if mode == 's' and waits == '' and held == 's' then
     if find_text(holds, ' x ', 1, true) then return nil end -- one of them may be exclusive
     local token, short = take(time, tonumber(tokens))
@@ -28,5 +28,5 @@ local function enter(text, id, tokens, place, mode, owner, label)
   local deadline = string.format('%013.0f', now + string.match(place, '^%d+'))
   waits = waits .. write_line(id, deadline, tokens, mode, owner, place .. ' ' .. label)
   save_lists(KEYS[2], text, holds, waits, '', deadline > last and deadline or last)
-  return {0, issued, position + 1, latest - now + 1 + 2 * math.min(position, 20), by}
+  return {0, issued, position + 1, latest - now + 1 + 2 * math.min(position, 20), math.max(now - math.floor(granted / 1000), 0) .. ' ' .. by}
 end

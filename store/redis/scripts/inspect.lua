@@ -4,8 +4,8 @@
 -- ARGV  1 how many characters of an id or owner may be shown
 --
 -- Returns {last token, holders, waiters, dead}: of each holder, the oldest grant first, and of each
--- waiter, the head first, {id, owner, mode, token (0 for a waiter), ms to its deadline, label}; dead
--- is 1 if there are dead entries, which renew.lua deletes.
+-- waiter, the head first, {id, owner, mode, token (0 for a waiter), ms to its deadline, label, ms since
+-- the grant (0 for a waiter)}; dead is 1 if there are dead entries, which renew.lua deletes.
 
 -- include token.lua
 -- include record.lua
@@ -14,7 +14,7 @@
 local shown = tonumber(ARGV[1])
 
 local function shorten(e)
-  return {cut(e.id, 1, shown), cut(e.owner, 1, shown), e.mode, tonumber(e.token), e.deadline - name.now, e.rest}
+  return {cut(e.id, 1, shown), cut(e.owner, 1, shown), e.mode, tonumber(e.token), e.deadline - name.now, e.rest, e.token == 0 and 0 or math.max(name.now - math.floor(e.token / 1000), 0)}
 end
 
 local last = last_token(0)

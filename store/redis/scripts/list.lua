@@ -101,10 +101,11 @@ local list = {
   -- has_writer reports whether a hold is exclusive.
   has_writer = function() return find_text('\n' .. table.concat(name.holds), '\n%x+ %d+ %d+ x ') end,
 
-  -- last_hold returns the last deadline of a hold, and the label of one hold.
+  -- last_hold returns the last deadline of a hold, and the label and the token of one hold.
   last_hold = function()
     local _, latest = scan(table.concat(name.holds), 1, '', '0')
-    return tonumber(latest), #name.holds > 0 and read_line(name.holds[1]).rest or ''
+    local e = #name.holds > 0 and read_line(name.holds[1]) or {}
+    return tonumber(latest), e.rest, e.token
   end,
 
   -- waiters_of returns the waiters of an owner, in the order of the queue.
