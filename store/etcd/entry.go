@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -113,8 +112,7 @@ func (e *entry) on(lease clientv3.LeaseID) clientv3.Cmp {
 	if e.key == e.again {
 		return clientv3.Compare(clientv3.LeaseValue(e.key), "=", lease)
 	}
-	text := &pb.Compare_Value{Value: e.encode(e.tokenText(), lease)} // no copy of it
-	return clientv3.Cmp{Key: []byte(e.key), Target: pb.Compare_VALUE, Result: pb.Compare_EQUAL, TargetUnion: text}
+	return clientv3.Compare(clientv3.Value(e.key), "=", string(e.encode(e.tokenText(), lease)))
 }
 
 // valueBegins is how the values of an id begin, or those of an owner.
