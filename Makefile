@@ -77,10 +77,10 @@ browser:
 	@.ci/browser
 
 pictures: browser
-	cd integration && go test -count=1 -run=TestPageFits ./page -page.write=../docs/images
+	cd integration && go test -count=1 -run=TestPageFits ./page -page.write=$(CURDIR)/docs/images
 
 dashboard-picture: servers browser
-	cd integration && go test -count=1 ./dashboard -dashboard.write=../docs/images/grafana.png
+	cd integration && go test -count=1 ./dashboard -dashboard.write=$(CURDIR)/docs/images/grafana.png
 
 # The servers that tests start.
 servers:

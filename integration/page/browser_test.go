@@ -1,7 +1,7 @@
 // Package page tests the page of package ui in headless Chromium, and makes the pictures of
 // docs/images:
 //
-//	go test ./page -page.write=../docs/images
+//	make pictures
 package page
 
 import (
