@@ -10,8 +10,8 @@ import (
 )
 
 // histogram records by the values of its attributes. It keeps the set of each
-// combination, because to make a set takes longer than to record by it. There are as
-// many as time series. It is safe for concurrent use.
+// combination, because to make a set takes longer than to record by it. It is safe for
+// concurrent use.
 type histogram struct {
 	metric.Float64Histogram
 	keys [3]attribute.Key
@@ -40,10 +40,11 @@ func (h *histogram) attributes(v values) metric.MeasurementOption {
 	return metric.WithAttributes(list...)
 }
 
-// measurements collects measurements and records many at once: after a call of a
-// store the code that records is in no cache of the CPU, and to load it takes ten times
-// as long as to record. They are recorded when the batch is full and when the metrics
-// are collected. The zero value is empty. It is safe for concurrent use.
+// measurements collects measurements and records many at once. After a call of a store
+// the code that records is in no cache of the CPU, and to load it takes ten times as long
+// as to record. A batch is recorded when it is full and when metrics are collected. A
+// measurement inside a sampled span is recorded at once. The zero value is empty. It is
+// safe for concurrent use.
 type measurements struct {
 	mu    sync.Mutex
 	batch []measurement

@@ -75,7 +75,7 @@ func (m *metrics) make(meter metric.Meter) error {
 	_, err := meter.RegisterCallback(func(context.Context, metric.Observer) error {
 		m.flush()
 		return nil
-	}, m.holds) // it observes nothing, but a callback without an instrument is not called
+	}, m.holds, m.waiters, m.places, m.releases) // one that no View drops has it called; it observes nothing
 	return errors.Join(append(errs, err)...)
 }
 

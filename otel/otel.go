@@ -36,7 +36,7 @@ type Options struct {
 	TracerProvider trace.TracerProvider
 	// Group returns what stands for a lock's name in metrics, for example "sku" for
 	// "sku/4711". Each result is a time series, so there should be few. Default: no
-	// name in metrics. Spans always have the name.
+	// name in metrics. Spans have the name, but for renewals of several.
 	Group func(name string) string
 	// Store is the kind of store, an attribute of the metrics of its calls, such as
 	// "redis". Default none.
@@ -111,7 +111,8 @@ func (o *Observer) EndHold(e dlock.HoldEvent) {
 	}
 }
 
-// BeginCall starts the span of a call of the store, as a child of the lock call's.
+// BeginCall starts the span of a call of the store. The first one of a lock call is a
+// child of that call's span; later ones have no parent.
 func (o *Observer) BeginCall(ctx context.Context, op, name string) context.Context {
 	if o.tracer == nil {
 		return ctx

@@ -6,16 +6,16 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// Standing is what is known of a request while it is not granted, for the error of a
-// call that gives up.
+// Standing is what is known of a request while it is not granted: for the error of a call
+// that gives up, and for the log of a slow wait.
 type Standing struct {
 	HeldBy    string    // label of a hold in the way; "" if the store has not said
-	HeldSince time.Time // when that hold was granted; zero if the store has not said
+	HeldSince time.Time // when that hold was granted; zero if the store has not said. A round trip early at most
 	Trouble   error     // why the store has confirmed nothing lately; nil if it has
 }
 
-// notice keeps what an answer to a request that was sent then says of a holder or of the
-// store. r.mu is locked.
+// notice keeps what an answer says of a holder or of the store. sent is when its request
+// was sent. r.mu is locked.
 func (r *Request) notice(g store.Grant, err error, sent time.Time) {
 	switch {
 	case g.Held:
