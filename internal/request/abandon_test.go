@@ -161,6 +161,38 @@ func TestSilenceOfATTLEndsARequest(t *testing.T) {
 	}
 }
 
+// A late request that fails is repeated for as long as it might have taken.
+func TestLateRequestIsRepeated(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.releases(succeed)
+		r.config.WaitTTL = 10 * ttl
+		r.answers(queued(ttl), failed(errReset), failed(errReset), held(5))
+		q := r.request("m")
+		o := r.poll(q, q.Send(r.t.Context()))
+		time.Sleep(ttl + timeout)
+		synctest.Wait()
+		assert.Equal(t, request.Granted, o.get().Outcome)
+	})
+}
+
+// Of a late request that fails and then is silent both are told, and it stays late.
+func TestLateRequestStaysLate(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.releases(succeed)
+		r.config.WaitTTL = 10 * ttl
+		r.answers(queued(ttl), failed(errReset), silent)
+		q := r.request("m")
+		o := r.poll(q, q.Send(r.t.Context()))
+		time.Sleep(ttl + 2*timeout)
+		synctest.Wait()
+		assert.ErrorIs(t, o.get().Err, request.ErrUnavailable)
+		assert.ErrorIs(t, o.get().Err, errReset)
+		assert.ErrorContains(t, o.get().Err, "no reply")
+		assert.True(t, q.Late())
+		q.Abandon()
+	})
+}
+
 // A request that the store wished to be sent at the end of the TTL has a whole timeout
 // for its answer.
 func TestLateRequestHasAWholeTimeout(t *testing.T) {

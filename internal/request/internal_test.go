@@ -109,6 +109,31 @@ func TestRefusedBeforeItListens(t *testing.T) {
 	d.StopAcquires()
 }
 
+// A request is abandoned while its next call begins, and then the client closes: what an
+// earlier call has left at the store is released all the same.
+func TestAbandonedAsTheClientCloses(t *testing.T) {
+	s := memory.New()
+	other := store.Request{Name: "m", ID: "other", Owner: "other", TTL: time.Minute, WaitTTL: time.Minute, Tokens: 1}
+	_, err := s.Acquire(t.Context(), other)
+	assert.NoError(t, err)
+	d := NewSender(s, slog.New(slog.DiscardHandler))
+	r := new(Request)
+	r.Init(d, &Config{TTL: time.Minute, WaitTTL: time.Minute, Timeout: time.Minute}, "m", NewID(), store.Exclusive)
+	owner, _ := NewIDs()
+	r.For(owner, true, 1)
+	r.Poll(r.Send(t.Context()), func(Answer) {})
+	r.mu.Lock()
+	r.inFlight = true
+	r.mu.Unlock()
+	r.Abandon()
+	d.StopAcquires()
+	assert.Equal(t, Refused, r.send(t.Context(), time.Now(), time.Minute).Outcome)
+	assert.Eventually(t, func() bool {
+		state, err := s.Inspect(t.Context(), "m")
+		return err == nil && len(state.Queue) == 0
+	}, 10*time.Second, time.Millisecond)
+}
+
 func TestCounter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c Counter

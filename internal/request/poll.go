@@ -24,7 +24,8 @@ type polling struct {
 	sent  time.Time    // sending of the last request
 	next  time.Time    // when to ask
 	wish  time.Time    // when to ask by an event that came after the last sending; zero: none
-	late  bool         // patience may end before the answer to the last request
+	until time.Time    // patience lasts at least until then, for a late request; zero: there was none
+	late  bool         // a late request was sent, and none was confirmed since
 	pause Backoff
 }
 
@@ -73,6 +74,7 @@ func (r *Request) plan(a Answer, now time.Time) (wait time.Duration) {
 	switch a.Outcome {
 	case Queued:
 		p.pause.Reset()
+		p.until, p.late = time.Time{}, false
 		p.next = now.Add(max(min(a.Retry, r.config.WaitTTL/3), minSleep))
 		if !p.wish.IsZero() {
 			p.next = earlier(p.next, p.wish)
@@ -87,7 +89,12 @@ func (r *Request) plan(a Answer, now time.Time) (wait time.Duration) {
 }
 
 // giveUp is when to give up unless an answer is confirmed before. r.mu is locked.
-func (r *Request) giveUp() time.Time { return r.base.Add(r.config.TTL) }
+func (r *Request) giveUp() time.Time {
+	if end := r.base.Add(r.config.TTL); end.After(r.poll.until) {
+		return end
+	}
+	return r.poll.until
+}
 
 // exhausted reports that the store is in trouble and another try would come too late.
 // r.mu is locked.
@@ -111,12 +118,17 @@ func (r *Request) onTimer() {
 		return
 	}
 	// A request that is sent late, because the store wished it so or the process stood
-	// still, has a whole timeout for its answer. Another one ends when patience does.
+	// still, has a whole timeout for its answer, and what fails in that time is repeated.
+	// Another one ends when patience does.
 	timeout := min(r.config.Timeout, r.config.TTL)
-	if left := r.giveUp().Sub(now); r.trouble() != nil && left > 0 {
+	due, left := now.Add(timeout), r.giveUp().Sub(now)
+	switch {
+	case r.trouble() != nil && left > 0:
 		timeout = min(timeout, left)
+	case due.After(r.giveUp()) && (r.present || left <= 0):
+		p.until, p.late = due, true
 	}
-	p.sent, p.wish, p.late = now, time.Time{}, now.Add(timeout).After(r.giveUp())
+	p.sent, p.wish = now, time.Time{}
 	r.inFlight = true
 	r.mu.Unlock()
 	r.proceed(r.send(context.Background(), now, timeout))

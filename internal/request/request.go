@@ -132,7 +132,11 @@ func (r *Request) send(ctx context.Context, now time.Time, timeout time.Duration
 	r.mu.Lock()
 	r.inFlight = !d.closing.Load()
 	if !r.inFlight {
+		forgotten, present := r.phase == abandoned, r.present || r.unknown
 		r.mu.Unlock()
+		if forgotten { // it was left to the answer to this request
+			r.clear(present)
+		}
 		return Answer{Outcome: Refused, Err: ErrClosed}
 	}
 	r.begin(now)

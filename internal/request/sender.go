@@ -143,11 +143,20 @@ var errNoReply = errors.New("no reply from the store")
 // reason is the error to report after two attempts that had unknown outcomes. A
 // reply says more about the cause than the silence that came after it.
 func reason(earlier, latest error) error {
+	if before, ok := errors.AsType[*silence](earlier); ok {
+		earlier = before.earlier
+	}
 	if earlier == nil || !errors.Is(latest, errNoReply) || errors.Is(earlier, errNoReply) {
 		return latest
 	}
-	return fmt.Errorf("%v, and before that: %w", latest, earlier)
+	return &silence{latest, earlier}
 }
+
+// silence is an error that was followed by silence.
+type silence struct{ latest, earlier error }
+
+func (e *silence) Error() string { return fmt.Sprintf("%v, and before that: %v", e.latest, e.earlier) }
+func (e *silence) Unwrap() error { return e.earlier }
 
 // ErrClosed is store.ErrClosed for a client that was closed.
 var ErrClosed = fmt.Errorf("the client is %w", store.ErrClosed)

@@ -26,7 +26,7 @@ func (r *Request) notice(g store.Grant, err error, sent time.Time) {
 			r.said.HeldSince = sent.Add(-g.HeldFor)
 		}
 	default:
-		st := Standing{Trouble: err}
+		st := Standing{Trouble: reason(r.trouble(), err)}
 		if r.said != nil {
 			st.HeldBy, st.HeldSince = r.said.HeldBy, r.said.HeldSince
 		}
