@@ -132,11 +132,7 @@ func (r *Request) send(ctx context.Context, now time.Time, timeout time.Duration
 	r.mu.Lock()
 	r.inFlight = !d.closing.Load()
 	if !r.inFlight {
-		forgotten, present := r.phase == abandoned, r.present || r.unknown
-		r.mu.Unlock()
-		if forgotten { // it was left to the answer to this request
-			r.clear(present)
-		}
+		r.unlock()
 		return Answer{Outcome: Refused, Err: ErrClosed}
 	}
 	r.begin(now)
@@ -163,12 +159,18 @@ func (r *Request) begin(now time.Time) {
 func (r *Request) answered(g store.Grant, err error, sent time.Time) Answer {
 	r.mu.Lock()
 	answer := r.note(g, err, sent)
+	r.unlock()
+	return answer
+}
+
+// unlock ends a call: it unlocks r.mu. A request that was abandoned during the call was
+// left to it, and is released.
+func (r *Request) unlock() {
 	forgotten, present := r.phase == abandoned, r.present || r.unknown
 	r.mu.Unlock()
 	if forgotten {
 		r.clear(present)
 	}
-	return answer
 }
 
 // note is answered under r.mu.
