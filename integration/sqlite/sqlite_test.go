@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dlock-go/dlock/conformance"
 	"github.com/dlock-go/dlock/integration/sqlite"
@@ -73,6 +74,7 @@ func TestConformance(t *testing.T) {
 			return n
 		},
 		Parallel: 6,
+		Deadline: 2 * time.Minute, // each call waits for the disk, and a case may have a thousand
 	})
 }
 
