@@ -54,6 +54,11 @@ func (s *Store) sendConfirmed(ctx context.Context, sc *script, keys, args []stri
 	case c := <-came:
 		return c.reply, c.missing, c.err
 	case <-ctx.Done():
+	}
+	select {
+	case c := <-came: // which the goroutine sends before it ends ctx
+		return c.reply, c.missing, c.err
+	default:
 		return reply, nil, ctx.Err()
 	}
 }
