@@ -90,7 +90,7 @@ func TestRefusedBurialsLeaveNoLease(t *testing.T) {
 	}
 }
 
-// Two handles ask for one id and renew it by turns. Both are told that it is held, for it is.
+// Two handles ask for one id and take turns to renew it. It is held, and both hear so.
 func TestTwoHandlesRenewOneHold(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.Start(t, 1)

@@ -17,8 +17,8 @@ const maxRounds = 24
 //
 // It is greater than that of every grant that was reported before this one was asked for, or that this one had to
 // wait for. Such a grant was given its token by a majority, and one node of it has voted here after that, with a
-// greater one. Two shared holds cannot get the same, as no node gives it twice. No clock is needed for any of that,
-// nor a node's counter to be near another's.
+// greater one. Two shared holds cannot get the same, as no node gives it twice. This needs no
+// clock, and no two counters that are near each other.
 //
 // A counter that has gone further, because it serves other names too or other readers were quicker, makes another
 // round necessary, from where it is. A hold that the owner has already keeps its token where a node is further.

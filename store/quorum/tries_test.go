@@ -91,7 +91,7 @@ func TestGrantWhileReleasesAreLate(t *testing.T) {
 	inBubble(t, 3, func(s *site) {
 		a := s.client()
 		r := waiting(request("a", 1))
-		// All nodes are a's, and it cannot make sure of that; what two of them are told then arrives much later.
+		// All nodes vote for a, and a does not learn it. The releases to two of them arrive much later.
 		arrive := make(chan struct{})
 		for _, link := range a.links[:2] {
 			link.On(faultstore.Release, faultstore.Every, faultstore.HoldRequest(arrive))

@@ -53,8 +53,8 @@ func (w World) at(k *client, id uint8) uint8 {
 
 func (w World) span() uint8 { return uint8(max(w.Span, 1)) }
 
-// validity is how long a claim still lasts that began with a round of that age. 0: it
-// has ended.
+// validity is for how long a claim lasts. Its round began age ago. 0: the claim has
+// ended.
 func (w World) validity(age uint8) uint8 {
 	end := uint8(w.Lease - margin)
 	if w.Without.Margin {
