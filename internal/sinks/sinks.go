@@ -83,8 +83,8 @@ func (s *Sinks) Deliver(ctx context.Context) {
 	}
 }
 
-// Tell calls the sinks at once, one after the other. It spares an event the way over
-// Deliver's goroutine, and is for those whom a sink that blocks may hold up.
+// Tell calls the sinks on this goroutine, one after the other. That is quicker than Push,
+// but a sink that blocks holds the caller up.
 func (s *Sinks) Tell(e store.Event) {
 	s.mu.Lock()
 	list := s.list
