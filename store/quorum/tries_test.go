@@ -153,40 +153,31 @@ func TestBusyLockWhileReleasesAreLate(t *testing.T) {
 	})
 }
 
-// TestLateGrantOfARefusedID: a node that grants after a majority has refused is told that
-// nobody wants it, also if it does so while another gives back what it granted.
+// TestLateGrantOfARefusedID: what nodes grant late to a request that a majority has refused is given back.
 func TestLateGrantOfARefusedID(t *testing.T) {
-	inBubble(t, 5, func(s *site) {
-		a := s.client()
-		for _, n := range s.nodes[:3] {
-			n.Acquire(bg, request("x", 1))
-		}
-		a.links[3].On(faultstore.Release, faultstore.Nth(1), faultstore.DelayReply(400*time.Millisecond))
-		a.links[4].On(faultstore.Acquire, faultstore.Every, faultstore.DelayRequest(300*time.Millisecond))
-		s.refused(a, request("a", 1), store.ErrHeld)
-		time.Sleep(time.Second)
-		for i := range s.nodes[3:] {
-			want(t, "left", s.left(3+i), "")
-		}
-	})
-}
-
-// TestLateGrantBetweenGivingBack: an ask of an earlier try that arrives when its node has
-// given back what a later one got, while another is still to do that, leaves nothing.
-func TestLateGrantBetweenGivingBack(t *testing.T) {
-	inBubble(t, 5, func(s *site) {
-		a := s.client()
-		for _, n := range s.nodes[:3] {
-			n.Acquire(bg, request("x", 1))
-		}
-		a.links[4].On(faultstore.Acquire, faultstore.Nth(1), faultstore.DelayRequest(20*time.Millisecond))
-		a.links[3].On(faultstore.Release, faultstore.Nth(2), faultstore.DelayReply(300*time.Millisecond))
-		s.refused(a, request("a", 1), store.ErrHeld)
-		time.Sleep(time.Second)
-		for i := range s.nodes[3:] {
-			want(t, "left", s.left(3+i), "")
-		}
-	})
+	for what, late := range map[string]func(a *client){
+		"while another node gives back": func(a *client) {
+			a.links[3].On(faultstore.Release, faultstore.Nth(1), faultstore.DelayReply(400*time.Millisecond))
+			a.links[4].On(faultstore.Acquire, faultstore.Every, faultstore.DelayRequest(300*time.Millisecond))
+		},
+		"a request of an earlier try, when its node has given back a later one": func(a *client) {
+			a.links[4].On(faultstore.Acquire, faultstore.Nth(1), faultstore.DelayRequest(20*time.Millisecond))
+			a.links[3].On(faultstore.Release, faultstore.Nth(2), faultstore.DelayReply(300*time.Millisecond))
+		},
+	} {
+		inBubble(t, 5, func(s *site) {
+			a := s.client()
+			for _, n := range s.nodes[:3] {
+				n.Acquire(bg, request("x", 1))
+			}
+			late(a)
+			s.refused(a, request("a", 1), store.ErrHeld)
+			time.Sleep(time.Second)
+			for i := 3; i < len(s.nodes); i++ {
+				want(t, "left "+what, s.left(i), "")
+			}
+		})
+	}
 }
 
 // TestTryWhileReleasesAreLost: a request that does not wait is told that the store cannot say.
