@@ -42,23 +42,15 @@ func (s *Store) sendConfirmed(ctx context.Context, sc *script, keys, args []stri
 	// Without a deadline rueidis would answer from another goroutine, and could not have
 	// the connection back unless the server takes part; a busy one does not.
 	ctx, cancel := context.WithTimeout(ctx, s.replicaWait+giveUpAfter)
+	defer cancel() // here, not on the goroutine: the answer comes before the end of ctx
 	came := make(chan confirmed, 1)
-	if !s.wakeups.begin(func() {
-		defer cancel()
-		came <- s.dedicated(ctx, sc, keys, args)
-	}) {
-		cancel()
+	if !s.wakeups.begin(func() { came <- s.dedicated(ctx, sc, keys, args) }) {
 		return reply, nil, store.ErrClosed
 	}
 	select {
 	case c := <-came:
 		return c.reply, c.missing, c.err
 	case <-ctx.Done():
-	}
-	select {
-	case c := <-came: // which the goroutine sends before it ends ctx
-		return c.reply, c.missing, c.err
-	default:
 		return reply, nil, ctx.Err()
 	}
 }
