@@ -185,6 +185,8 @@ func TestSpans(t *testing.T) {
 	assert.Contains(t, failing.points(t)["dlock.store.call.duration"], "dlock.operation=acquire,error.type=_OTHER")
 }
 
+var lostOne = regexp.MustCompile(`(?m)^dlock_hold_losses_total\{.*\} 1$`)
+
 // prometheusPage is what Prometheus scrapes of a client that has seen everything.
 func prometheusPage(t *testing.T) string {
 	registry := prometheus.NewRegistry()
@@ -207,7 +209,7 @@ func prometheusPage(t *testing.T) string {
 	server := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	defer server.Close()
 	var page string
-	assert.Eventually(t, func() bool { // the loss is told on another goroutine
+	assert.Eventually(t, func() bool { // the end of the hold is told on another goroutine
 		reply, err := http.Get(server.URL)
 		if err != nil {
 			return false
@@ -215,7 +217,7 @@ func prometheusPage(t *testing.T) string {
 		defer reply.Body.Close()
 		text, err := io.ReadAll(reply.Body)
 		page = string(text)
-		return err == nil && strings.Contains(page, "dlock_hold_losses_total")
+		return err == nil && strings.Contains(page, "dlock_hold_duration_seconds_sum") && lostOne.MatchString(page)
 	}, 10*time.Second, 10*time.Millisecond)
 	return page
 }

@@ -109,6 +109,39 @@ func TestRefusedBeforeItListens(t *testing.T) {
 	d.StopAcquires()
 }
 
+// firesAgain is a store during whose second call the timer fires, as if the answer had come.
+type firesAgain struct {
+	store.Store
+	request *Request
+	calls   int
+}
+
+func (s *firesAgain) Acquire(context.Context, store.Request) (store.Grant, error) {
+	if s.calls++; s.calls == 2 {
+		s.request.mu.Lock()
+		s.request.inFlight = false
+		s.request.mu.Unlock()
+		s.request.onTimer()
+	}
+	return store.Grant{Retry: time.Minute}, nil
+}
+
+// The timer may fire twice at once, for the plan and for an event. The second firing asks
+// nothing, also if it comes between the answer and what is planned after it.
+func TestTimerFiresTwice(t *testing.T) {
+	s := &firesAgain{Store: memory.New(), request: new(Request)}
+	d, r := NewSender(s, slog.New(slog.DiscardHandler)), s.request
+	r.Init(d, &Config{TTL: time.Hour, WaitTTL: time.Hour, Timeout: time.Minute}, "m", NewID(), store.Exclusive)
+	r.Poll(r.Send(t.Context()), func(Answer) {})
+	r.mu.Lock()
+	r.poll.next = time.Now()
+	r.mu.Unlock()
+	r.onTimer()
+	assert.Equal(t, 2, s.calls)
+	r.Abandon()
+	d.StopAcquires()
+}
+
 // A request is abandoned while its next call begins, and then the client closes: what an
 // earlier call has left at the store is released all the same.
 func TestAbandonedAsTheClientCloses(t *testing.T) {

@@ -22,7 +22,7 @@ type polling struct {
 	then  func(Answer) // is called once, with a grant or a refusal; nil: the polling is over
 	timer *time.Timer  // fires at next
 	sent  time.Time    // sending of the last request
-	next  time.Time    // when to ask
+	next  time.Time    // when to ask; zero: a request was sent, and its answer is not looked at yet
 	wish  time.Time    // when to ask by an event that came after the last sending; zero: none
 	until time.Time    // patience lasts at least until then, for a late request; zero: there was none
 	late  bool         // a late request was sent, and none was confirmed since
@@ -107,7 +107,7 @@ func (r *Request) onTimer() {
 	r.mu.Lock()
 	p, now := r.poll, time.Now()
 	switch {
-	case r.phase != asking || p.then == nil || r.inFlight:
+	case r.phase != asking || p.then == nil || p.next.IsZero():
 		r.mu.Unlock()
 		return
 	case r.exhausted():
@@ -128,7 +128,7 @@ func (r *Request) onTimer() {
 	case due.After(r.giveUp()) && (r.present || left <= 0):
 		p.until, p.late = due, true
 	}
-	p.sent, p.wish = now, time.Time{}
+	p.sent, p.wish, p.next = now, time.Time{}, time.Time{}
 	r.inFlight = true
 	r.mu.Unlock()
 	r.proceed(r.send(context.Background(), now, timeout))
@@ -182,7 +182,7 @@ func (r *Request) onEvent(e store.Event) {
 	if p.wish.IsZero() || wish.Before(p.wish) {
 		p.wish = wish
 	}
-	if !r.inFlight {
+	if !p.next.IsZero() {
 		p.next = earlier(p.next, p.wish)
 		p.timer.Reset(p.next.Sub(now))
 	}
