@@ -32,7 +32,7 @@ func TestEverything(t *testing.T) {
 		distinct: []int{8}, waiters: 20, held: []int{100}, crowds: []int{3},
 	}
 	wanted := func(s scenario, library string) bool {
-		return library == "dlock" || s.id == "one-name" || s.id == "distinct-8" && (strings.HasSuffix(library, "pair") || library == "pglock" || library == "advisory" || strings.HasPrefix(library, "redsync-"))
+		return library == "dlock" || s.id == "one-name" || s.id == "hands" && library == "pg-notify" || s.id == "distinct-8" && (strings.HasSuffix(library, "pair") || library == "pglock" || library == "advisory" || strings.HasPrefix(library, "zk-") || strings.HasPrefix(library, "redsync-"))
 	}
 	var b *bench
 	if err := measure(t.Context(), z, "", wanted, file, func(started *bench) { b = started }); err != nil {

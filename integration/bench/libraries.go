@@ -58,7 +58,8 @@ const (
 	redisServer = "redis"
 	etcdServer  = "etcd"
 
-	postgresServer = "postgres"
+	postgresServer  = "postgres"
+	zookeeperServer = "zookeeper"
 )
 
 var libraries = []library{
@@ -82,6 +83,10 @@ var libraries = []library{
 	{id: "pglock", name: "pglock", use: "on pgx through database/sql, with a heartbeat each third of the lease", module: pglockModule, server: postgresServer, peer: true, open: openPglock},
 	{id: "advisory", name: "floor: pg_advisory_lock", use: "a connection for each lock, without lease and token", module: pgxModule, server: postgresServer, floor: true, open: openAdvisory},
 	{id: "pg-pair", name: "floor: INSERT and DELETE", use: "one statement each, on a pool of pgx", module: pgxModule, server: postgresServer, floor: true, open: openPostgresPair},
+	{id: "pg-notify", name: "floor: a commit with NOTIFY", use: "one statement updates a row and sends the lock to the waiter", module: pgxModule, server: postgresServer, floor: true, open: openPostgresNotify},
+	{id: "zk-dlock", name: "**dlock on ZooKeeper**", module: dlockModule, server: zookeeperServer, open: openDlockZookeeper(0)},
+	{id: "zk-dlock-store", name: "**dlock on ZooKeeper, no local hand-over**", module: dlockModule, server: zookeeperServer, open: openDlockZookeeper(-1)},
+	{id: "zk-lock", name: "go-zookeeper zk.Lock", use: "one session a process", module: zkModule, server: zookeeperServer, peer: true, open: openRecipe},
 	{id: "sync", name: "sync", use: "`sync.Mutex`, or `sync.RWMutex` with readers; one lock in 64 is timed", floor: true, open: openSync},
 }
 
@@ -94,6 +99,7 @@ const (
 	etcdModule      = "go.etcd.io/etcd/client/v3"
 	pgxModule       = "github.com/jackc/pgx/v5"
 	pglockModule    = "cirello.io/pglock"
+	zkModule        = "github.com/go-zookeeper/zk"
 )
 
 func libraryOf(id string) library {

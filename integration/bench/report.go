@@ -95,7 +95,7 @@ func seconds(x float64) string {
 func (b *bench) report(command, versions, chart, growth string) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "Written by `%s`.\n\n", command)
-	fmt.Fprintf(&s, "%s, %s/%s, %d processors, which servers and clients share. %s (without fsync), %s.\n",
+	fmt.Fprintf(&s, "%s, %s/%s, %d processors, which servers and clients share. %s, %s.\n",
 		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), versions, strings.Join(modules(), ", "))
 	fmt.Fprintf(&s, "Medians of %d repetitions of %v; in brackets the least and the greatest.\n\n", b.sizes.reps, b.sizes.time)
 	if chart != "" {
@@ -188,7 +188,7 @@ func table(rows []*row, titled bool) string {
 
 // modules that are measured, with versions.
 func modules() (all []string) {
-	for _, path := range []string{redsyncModule, redislockModule, goRedisModule, rueidisModule, etcdModule, pgxModule, pglockModule} {
+	for _, path := range []string{redsyncModule, redislockModule, goRedisModule, rueidisModule, etcdModule, pgxModule, pglockModule, zkModule} {
 		all = append(all, strings.TrimPrefix(path, "github.com/")+" "+version(path))
 	}
 	slices.Sort(all)

@@ -41,12 +41,12 @@ func usual(time time.Duration, reps int) sizes {
 // cannot wait, sync is in one process, redsync and redislock with shorter pauses
 // differ only where somebody waits.
 var (
-	alone   = []string{"pair", "dlock", "redsync", "redsync-rueidis", "redsync-ours", "redislock", "rueidislock", "etcd-pair", "etcd-dlock", "concurrency", "pg-pair", "pg-dlock", "pglock", "advisory", "sync"}
-	between = []string{"publish", "dlock", "dlock-store", "redsync", "redsync-5ms", "redislock", "redislock-5ms", "rueidislock", "etcd-dlock", "etcd-dlock-store", "concurrency", "pg-dlock", "pg-dlock-store"}
+	alone   = []string{"pair", "dlock", "redsync", "redsync-rueidis", "redsync-ours", "redislock", "rueidislock", "etcd-pair", "etcd-dlock", "concurrency", "pg-pair", "pg-dlock", "pglock", "advisory", "zk-dlock", "zk-lock", "sync"}
+	between = []string{"publish", "dlock", "dlock-store", "redsync", "redsync-5ms", "redislock", "redislock-5ms", "rueidislock", "etcd-dlock", "etcd-dlock-store", "concurrency", "pg-dlock", "pg-dlock-store", "zk-dlock", "zk-dlock-store", "zk-lock"}
 	within  = append(between[:len(between):len(between)], "sync")
-	hands   = []string{"publish", "dlock", "redsync", "redsync-5ms", "redislock", "redislock-5ms", "rueidislock", "etcd-dlock", "concurrency", "pg-dlock", "advisory"}
+	hands   = []string{"publish", "dlock", "redsync", "redsync-5ms", "redislock", "redislock-5ms", "rueidislock", "etcd-dlock", "concurrency", "pg-notify", "pg-dlock", "advisory", "zk-dlock", "zk-lock"}
 	mixed   = []string{"dlock", "dlock-store", "redsync-5ms", "redislock-5ms", "rueidislock", "etcd-dlock", "etcd-dlock-store", "concurrency"}
-	keeping = []string{"dlock", "redsync", "redislock", "rueidislock", "etcd-dlock", "concurrency", "pg-dlock"}
+	keeping = []string{"dlock", "redsync", "redislock", "rueidislock", "etcd-dlock", "concurrency", "pg-dlock", "zk-dlock", "zk-lock"}
 	crowded = []string{"dlock", "publish", "redislock-5ms", "rueidislock"}
 	reading = []string{"dlock"}
 )
@@ -112,10 +112,13 @@ func (z sizes) scenarios() (all []scenario) {
 		})
 	}
 	for _, n := range z.held {
-		libraries := keeping
-		if n > 10_000 { // redsync takes a minute to get there, and then does what redislock does
-			libraries = slices.DeleteFunc(slices.Clone(keeping), func(id string) bool { return id == "redsync" })
+		// A session keeps the locks of zk.Lock, without a renewal. redsync takes a minute to
+		// get to 100,000, and then does what redislock does; ZooKeeper takes longer.
+		left := []string{"zk-lock"}
+		if n > 10_000 {
+			left = append(left, "redsync", "zk-dlock")
 		}
+		libraries := slices.DeleteFunc(slices.Clone(keeping), func(id string) bool { return slices.Contains(left, id) })
 		holding(fmt.Sprint("held-", n), n, z.lease, libraries)
 	}
 	if z.patient > 0 {

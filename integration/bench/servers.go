@@ -19,6 +19,7 @@ import (
 	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/postgrestest"
 	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/internal/zookeepertest"
 )
 
 // servers are those that everything is measured on, one after the other.
@@ -27,7 +28,8 @@ type servers struct {
 	etcd  *etcdtest.Cluster
 	admin *clientv3.Client
 
-	postgres *postgrestest.Server
+	postgres  *postgrestest.Server
+	zookeeper *zookeepertest.Ensemble
 }
 
 // startServers starts them. fsync is when Redis writes to its disk, as its appendfsync says: never if "".
@@ -42,6 +44,7 @@ func startServers(t testing.TB, fsync string) *servers {
 	if err := preparePostgres(s.postgres); err != nil {
 		t.Fatalf("the tables in PostgreSQL: %v", err)
 	}
+	s.zookeeper = zookeepertest.Start(t, 1)
 	return s
 }
 
@@ -54,6 +57,8 @@ func (s *servers) addr(l library) string {
 		return s.etcd.Members[0].Endpoint
 	case postgresServer:
 		return s.postgres.URLOf(benchDatabase)
+	case zookeeperServer:
+		return s.zookeeper.Members[0].Addr
 	}
 	return ""
 }
@@ -77,7 +82,7 @@ func (s *servers) versions() (string, error) {
 	if err := c.QueryRow(in, "SELECT split_part(current_setting('server_version'), ' ', 1)").Scan(&postgres); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("Redis %s, PostgreSQL %s, etcd %s", redis[1], postgres, status.Version), nil
+	return fmt.Sprintf("Redis %s, PostgreSQL %s, etcd %s, ZooKeeper %s (the last two without fsync)", redis[1], postgres, status.Version, s.zookeeper.Members[0].Version()), nil
 }
 
 // clear deletes all keys and rows of the servers. What a killed worker left behind would
@@ -92,6 +97,9 @@ func (s *servers) clear() error {
 		s.admin.Revoke(in, l.ID) // it may have ended by itself
 	}
 	if _, err = s.admin.Delete(in, "", clientv3.WithPrefix()); err != nil {
+		return err
+	}
+	if err := clearZookeeper(s.zookeeper); err != nil {
 		return err
 	}
 	return clearPostgres(s.postgres)
@@ -121,6 +129,8 @@ func (s *servers) load(l library) (load, error) {
 		return scrape("http://" + s.addr(l) + "/metrics")
 	case postgresServer:
 		return loadPostgres(s.postgres)
+	case zookeeperServer:
+		return loadZookeeper(s.zookeeper)
 	}
 	return load{}, nil
 }

@@ -47,8 +47,14 @@ var (
 		{"PostgreSQL, uncontended, 64 goroutines: locks/s to the floor's", true, 0.5, rate("distinct-64", "locks", "pg-dlock", "pg-pair")},
 		{"PostgreSQL, uncontended, 64 goroutines: locks/s to pglock's", true, 3, rate("distinct-64", "locks", "pg-dlock", "pglock")},
 		{"PostgreSQL, uncontended, 64 goroutines: locks/s to `pg_advisory_lock`'s", true, 0.3, rate("distinct-64", "locks", "pg-dlock", "advisory")},
+		{"PostgreSQL, hand-over between processes: p50 to that of a commit with NOTIFY", false, 3, ratio(value("hands", "p50", "pg-dlock"), value("hands", "p50", "pg-notify"))},
 		{"PostgreSQL, 200 idle waiters: statements/s", false, 2, value("idle", "rate", "pg-dlock")},
 		{"PostgreSQL, 10,000 locks held: statements per lock and renewal", false, 0.02, value("held-10000", "renewal", "pg-dlock")},
+		{"ZooKeeper, uncontended, 1 goroutine: locks/s to `zk.Lock`'s", true, 0.9, rate("distinct-1", "locks", "zk-dlock", "zk-lock")},
+		{"ZooKeeper, uncontended, 64 goroutines: locks/s to `zk.Lock`'s", true, 0.9, rate("distinct-64", "locks", "zk-dlock", "zk-lock")},
+		{"ZooKeeper, one name, 16 goroutines: hand-overs/s to `zk.Lock`'s", true, 50, rate("one-name", "changes", "zk-dlock", "zk-lock")},
+		{"ZooKeeper, hand-over between processes: p50 to that of `zk.Lock`", false, 1.0, ratio(value("hands", "p50", "zk-dlock"), value("hands", "p50", "zk-lock"))},
+		{"ZooKeeper, 200 idle waiters: packets/s to `zk.Lock`'s, which are pings", false, 1.0, ratio(value("idle", "rate", "zk-dlock"), value("idle", "rate", "zk-lock"))},
 	}
 )
 

@@ -124,6 +124,15 @@ func (m *Member) AwaitServing() {
 // serve.
 func (m *Member) mode() string { return m.says("srvr", "Mode: ") }
 
+// Version is that of the server's program.
+func (m *Member) Version() string {
+	version, _, _ := strings.Cut(m.says("srvr", "Zookeeper version: "), "-")
+	return version
+}
+
+// Received is how many packets clients have sent to this server.
+func (m *Member) Received() (int, error) { return strconv.Atoi(m.says("srvr", "Received: ")) }
+
 // Watches is how many watches clients of this server have.
 func (m *Member) Watches() int {
 	n, _ := strconv.Atoi(m.says("wchs", "Total watches:"))
