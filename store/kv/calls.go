@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/store"
@@ -87,6 +88,7 @@ type batch struct {
 // holds their leases.
 func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
 	results := make([]error, len(holds))
+	var alone sync.WaitGroup
 	for group := range slices.Chunk(byName(holds), s.opts.Batch) {
 		if len(group) == 1 {
 			s.renew(ctx, results, group)
@@ -98,17 +100,11 @@ func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
 		if err == nil {
 			continue
 		}
-		done := make(chan struct{}, len(group))
 		for _, b := range group {
-			go func() {
-				defer func() { done <- struct{}{} }()
-				s.renew(ctx, results, []*batch{b.again()})
-			}()
-		}
-		for range group {
-			<-done
+			alone.Go(func() { s.renew(ctx, results, []*batch{b.again()}) })
 		}
 	}
+	alone.Wait()
 	return results
 }
 

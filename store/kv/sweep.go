@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"context"
 	"slices"
 
 	"github.com/dlock-go/dlock/store/model"
@@ -44,22 +45,7 @@ func (s *Store) sweepAll() {
 	if _, ok := s.backend.(Sweeper); !ok && err == nil {
 		slices.Sort(names)
 		for group := range slices.Chunk(slices.Compact(names), s.opts.Batch) {
-			changes := make([]*change, len(group))
-			left := make([]bool, len(group))
-			for i, name := range group {
-				changes[i] = &change{name: name, do: func(r *model.Record, c *model.Call) {
-					r.Settle(c)
-					left[i] = !r.Empty()
-				}}
-			}
-			if s.update(s.ctx, changes...) != nil {
-				break
-			}
-			for _, l := range left {
-				if l {
-					kept++
-				}
-			}
+			kept += s.settle(group)
 		}
 	} else {
 		kept = len(names)
@@ -67,6 +53,37 @@ func (s *Store) sweepAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sweep.kept, s.sweep.running = kept, false
+}
+
+// settle removes those of the names that have expired, together or, if that fails, each
+// alone. It returns how many are left.
+func (s *Store) settle(names []string) (kept int) {
+	changes := make([]*change, len(names))
+	left := make([]bool, len(names))
+	for i, name := range names {
+		changes[i] = &change{name: name, do: func(r *model.Record, c *model.Call) {
+			r.Settle(c)
+			left[i] = !r.Empty()
+		}}
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, lookTime)
+	defer cancel()
+	switch err := s.update(ctx, changes...); {
+	case s.ctx.Err() != nil:
+	case err != nil && len(names) == 1:
+		kept = 1
+	case err != nil:
+		for i := range names {
+			kept += s.settle(names[i : i+1])
+		}
+	default:
+		for _, l := range left {
+			if l {
+				kept++
+			}
+		}
+	}
+	return kept
 }
 
 // Created tells the Store of records that its backend made by itself, so that

@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -126,8 +127,12 @@ func (s *Store) due() (due [][]*waiter, pause time.Duration, ok bool) {
 	return due, pause, true
 }
 
+// lookTime bounds a look at records that no call waits for. One name may be blocked,
+// and the backend keeps the others locked meanwhile.
+const lookTime = time.Second
+
 // lookFor looks at the records of waiters and delivers an event for each that
-// is a hold by now.
+// is a hold by now. If it cannot look at all of them together, it looks at each alone.
 func (s *Store) lookFor(names [][]*waiter) {
 	changes := make([]*change, len(names))
 	granted := make([][]store.Event, len(names))
@@ -142,7 +147,14 @@ func (s *Store) lookFor(names [][]*waiter) {
 			}
 		}}
 	}
-	if s.update(s.ctx, changes...) != nil {
+	ctx, cancel := context.WithTimeout(s.ctx, lookTime)
+	defer cancel()
+	if s.update(ctx, changes...) != nil {
+		if len(names) > 1 && s.ctx.Err() == nil {
+			for i := range names {
+				s.lookFor(names[i : i+1])
+			}
+		}
 		return // the next look may succeed
 	}
 	for _, events := range granted {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dlock-go/dlock/store/kv"
@@ -43,11 +44,11 @@ type backend struct {
 	cancel  context.CancelFunc
 
 	// transactions has room for all connections but one. A transaction may wait for a
-	// name; the other statements, renewals above all, then still have a connection.
+	// name. The other statements wait for none, and still have a connection.
 	transactions chan struct{}
 
-	lockOne, lockAll, readOne, readAll, clock, write, remove, names, sweep string
-	insert, insertAll, drop, dropAll, prolong, swaps                       string
+	lockOne, lockAll, readOne, readAll, clock, write, remove, names, list, sweep string
+	insert, insertAll, drop, dropAll, prolong, swaps                             string
 
 	removed atomic.Int64 // rows, since the last vacuum
 
@@ -73,7 +74,7 @@ func newBackend(pool *pgxpool.Pool, o Options) (*backend, error) {
 		readOne: "SELECT " + columns + " FROM " + table + " WHERE name = $1 FOR UPDATE",
 		readAll: "SELECT " + columns + " FROM " + table + " WHERE name = ANY($1) ORDER BY name FOR UPDATE",
 		clock:   "SELECT clock_timestamp(), " + next + ", set_config('idle_in_transaction_session_timeout', '" + mostIdle + "', true)",
-		insert: "WITH locked AS MATERIALIZED (SELECT pg_advisory_xact_lock($1))" +
+		insert: "WITH locked AS MATERIALIZED (SELECT true WHERE pg_try_advisory_xact_lock($1))" +
 			" INSERT INTO " + table + " (name, value, expires, lone, token, short)" +
 			" SELECT $2, $3, clock_timestamp() + $4 * interval '1 microsecond', $5, " + token + ", $6 FROM locked" +
 			" ON CONFLICT (name) DO NOTHING RETURNING token",
@@ -87,7 +88,8 @@ func newBackend(pool *pgxpool.Pool, o Options) (*backend, error) {
 			" SELECT name, value, clock_timestamp() + lease * interval '1 microsecond', id, " + token + ", short FROM locked" +
 			" WHERE (SELECT true FROM " + table + " AS t WHERE t.name = locked.name) IS NULL" +
 			" ON CONFLICT (name) DO NOTHING RETURNING lone, token",
-		drop: "DELETE FROM " + table + " WHERE name = $1 AND lone = $2 AND expires > clock_timestamp()",
+		drop: "DELETE FROM " + table + " WHERE ctid = ANY (ARRAY(SELECT ctid FROM " + table +
+			" WHERE name = $1 AND lone = $2 AND expires > clock_timestamp() FOR UPDATE SKIP LOCKED))",
 		dropAll: "DELETE FROM " + table + " WHERE ctid = ANY (ARRAY(SELECT at FROM unnest((SELECT $1::bytea[]), (SELECT $2::bytea[])) AS u(name, id)," +
 			" LATERAL (SELECT t.ctid AS at FROM " + table + " AS t" +
 			" WHERE t.name = u.name AND t.lone = u.id AND t.expires > clock_timestamp() FOR UPDATE SKIP LOCKED) AS found)) RETURNING lone, 0::bigint",
@@ -96,6 +98,7 @@ func newBackend(pool *pgxpool.Pool, o Options) (*backend, error) {
 			" ON CONFLICT (name) DO UPDATE SET value = excluded.value, expires = excluded.expires, lone = NULL",
 		remove: "DELETE FROM " + table + " WHERE name = ANY($1)",
 		names:  "SELECT name FROM " + table,
+		list:   "SELECT " + columns + ", clock_timestamp() FROM " + table,
 		sweep: "DELETE FROM " + table + " WHERE name IN (SELECT name FROM " + table +
 			" WHERE expires < clock_timestamp() FOR UPDATE SKIP LOCKED)",
 	}
@@ -214,20 +217,22 @@ func (b *backend) read(ctx context.Context, conn *pgxpool.Conn, names []string) 
 // columns are what scan reads.
 const columns = "name, value, expires, lone, token, short, since"
 
-// scan reads a row. The record of a lone hold is put together from its columns.
+// scan reads a row. The record of a lone hold is put together from its columns. If they
+// do not fit together, value is no record, which is a foreign value.
 func scan(row pgx.Row) (name string, value []byte, err error) {
 	var key, lone []byte
-	var expires, since time.Time
+	var expires, since pgtype.Timestamptz // may be infinite
 	var token int64
 	var short int
 	if err := row.Scan(&key, &value, &expires, &lone, &token, &short, &since); err != nil {
 		return "", nil, err
 	}
-	if lone != nil {
-		whole, err := model.CompleteHold(value, uint64(token), short, moment(since), moment(expires))
-		if err == nil { // else kv says what it is
-			value = whole
-		}
+	if lone == nil {
+		return string(key), value, nil
+	}
+	value, err = model.CompleteHold(value, uint64(token), short, moment(since.Time), moment(expires.Time))
+	if err != nil || expires.InfinityModifier != pgtype.Finite || since.InfinityModifier != pgtype.Finite {
+		value = []byte{}
 	}
 	return string(key), value, nil
 }

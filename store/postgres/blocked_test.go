@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,9 +16,11 @@ import (
 // TestBlocked: what stands still elsewhere holds up nothing else.
 func TestBlocked(t *testing.T) {
 	together(t, start(t), map[string]func(*testing.T, *site){
-		"OneTableTwoNames":          oneTableTwoNames,
-		"BlockedNamesLeaveRenewals": blockedNamesLeaveRenewals,
-		"MigrateInTransaction":      migrateInTransaction,
+		"OneTableTwoNames":             oneTableTwoNames,
+		"BlockedNamesLeaveRenewals":    blockedNamesLeaveRenewals,
+		"BlockedReleasesLeaveRenewals": blockedReleasesLeaveRenewals,
+		"ABlockedNameHidesNoOther":     aBlockedNameHidesNoOther,
+		"MigrateInTransaction":         migrateInTransaction,
 	})
 }
 
@@ -106,8 +109,80 @@ func blockedNamesLeaveRenewals(t *testing.T, s *site) {
 	if err := locks.Renew(brief, []store.Ref{refOf(mine)})[0]; err != nil {
 		t.Errorf("Renew: got %v", err)
 	}
+	if names, err := locks.List(brief); err != nil || len(names) != blocked+1 {
+		t.Errorf("List: got %q, %v, want %d names", names, err, blocked+1)
+	}
 	if err := locks.Release(brief, refOf(mine)); err != nil {
 		t.Errorf("Release: got %v", err)
+	}
+}
+
+// blockedReleasesLeaveRenewals: the same while the holds of the blocked names are released.
+func blockedReleasesLeaveRenewals(t *testing.T, s *site) {
+	locks, c := open(t, s.url+"&pool_max_conns=4"), connect(t, s.url)
+	mine := request("mine", 1, false)
+	hold(t, locks, mine)
+	tx, err := c.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	for i := range 6 {
+		req := request(fmt.Sprint("release", i), 10+i, false)
+		g := hold(t, locks, req)
+		if err := postgres.Guard(t.Context(), tx, held{req.Name, g.Token}); err != nil {
+			t.Fatal(err)
+		}
+		running.Go(func() { locks.Release(ctx, refOf(req)) })
+	}
+	await(t, "the releases wait for the blocked rows", func() bool {
+		return one(t, s.url, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'") >= 3
+	})
+	brief, cancelBrief := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancelBrief()
+	if err := locks.Renew(brief, []store.Ref{refOf(mine)})[0]; err != nil {
+		t.Errorf("Renew: got %v", err)
+	}
+}
+
+// aBlockedNameHidesNoOther: a handle that polls looks for all its waiters together. One
+// name that is blocked delays the events of the others by seconds at most.
+func aBlockedNameHidesNoOther(t *testing.T, s *site) {
+	locks, peer, c := open(t, s.url+"&poll=true"), open(t, s.url), connect(t, s.url)
+	events := make(chan store.Event, 100)
+	defer locks.Listen(func(e store.Event) { events <- e })()
+	tx, err := c.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	free := request("free", 1, false)
+	g := hold(t, peer, request("stuck", 2, false))
+	hold(t, peer, free)
+	queue(t, locks, request("free", 3, true))
+	queue(t, locks, request("stuck", 4, true))
+	if err := postgres.Guard(t.Context(), tx, held{"stuck", g.Token}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the look waits for the blocked row", func() bool {
+		return one(t, s.url, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'") > 0
+	})
+	brief, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := peer.Release(brief, refOf(free)); err != nil {
+		t.Fatalf("Release: got %v", err)
+	}
+	select {
+	case e := <-events:
+		if e.ID != request("free", 3, true).ID || e.Token == 0 {
+			t.Errorf("got the event %+v", e)
+		}
+	case <-brief.Done():
+		t.Error("no event came for the lock that was released")
 	}
 }
 

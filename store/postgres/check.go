@@ -28,7 +28,7 @@ func (w Warning) String() string { return w.Topic + ": " + w.Text }
 // kept in another way than [Schema] says; missing rights; a clock that differs
 // much from this machine's. It returns a warning for each, none if all is well.
 //
-// It is for the start of a program, or for an operator. It takes and releases a
+// It is for the start of a program, or for an operator. It takes, renews and releases a
 // lock of a random name. It blocks until done or ctx ends.
 func (s *Store) Check(ctx context.Context) (found []Warning) {
 	warn := func(topic, format string, args ...any) {
@@ -97,7 +97,7 @@ func (s *Store) checkTable(ctx context.Context, warn func(topic, format string, 
 	}
 }
 
-// checkRights takes a lock and gives it back.
+// checkRights takes a lock, renews it and gives it back.
 func (s *Store) checkRights(ctx context.Context, warn func(topic, format string, args ...any)) {
 	random := make([]byte, 16)
 	rand.Read(random)
@@ -106,13 +106,13 @@ func (s *Store) checkRights(ctx context.Context, warn func(topic, format string,
 	ref := store.Ref{Name: req.Name, Owner: req.Owner, ID: req.ID, TTL: time.Minute}
 	_, err := s.Acquire(ctx, req)
 	if err == nil {
-		err = s.Release(ctx, ref)
+		err = errors.Join(s.Renew(ctx, []store.Ref{ref})[0], s.Release(ctx, ref))
 	}
 	switch {
 	case errors.Is(err, store.ErrRefused):
-		warn("rights", "a lock cannot be taken and released: %v", err)
+		warn("rights", "a lock cannot be taken, renewed and released: %v", err)
 	case err != nil:
-		warn("unreachable", "a lock cannot be taken and released: %v", err)
+		warn("unreachable", "a lock cannot be taken, renewed and released: %v", err)
 	}
 	var drawn int64
 	if s.backend.pool.QueryRow(ctx, "SELECT last_value FROM "+sequence(s.backend.table)).Scan(&drawn) == nil && drawn > math.MaxInt64/span/2 {

@@ -13,14 +13,14 @@ import (
 // transaction was not committed.
 var refusals = map[string]string{
 	"42P01": "the table or its sequence is missing: run postgres.Migrate",
-	"42703": "the table is not one of dlock's",
-	"42804": "the table is not one of dlock's",
+	"42703": "the table is not one of dlock's, or of an older version: see postgres.Schema",
+	"42804": "the table is not one of dlock's: see postgres.Schema",
 	"42501": "no permission",
 	"28000": "the server does not admit this user",
 	"28P01": "the server does not accept the password",
 	"3D000": "there is no such database",
 	"53100": "the server's disk is full",
-	"53200": "the server is out of memory",
+	"53200": "the server is out of memory, or of room for locks (max_locks_per_transaction)",
 }
 
 // outcome gives an error of pgx one of the three outcomes: certain refusals

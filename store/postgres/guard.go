@@ -32,7 +32,8 @@ type Hold interface {
 // It reads the row of the lock FOR SHARE. Until your transaction ends, nobody
 // else can be granted the lock, not even if the lease ends meanwhile, and the
 // lock can neither be renewed nor released. So call it late, and commit
-// soon: well within the lease.
+// soon: well within the lease. The isolation level is READ COMMITTED, the server's
+// default: a transaction with an older snapshot does not see a hold that was granted since.
 //
 // The error is [store.ErrLost] if the lock is not held with the token of hold, or if
 // hold has a method Err that says so,

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -64,6 +65,29 @@ func TestGuard(t *testing.T) {
 	}
 	if err := guarded(t, c, held{"x", 1}); !errors.Is(err, store.ErrForeignKey) {
 		t.Errorf("a foreign value: got %v, want ErrForeignKey", err)
+	}
+	for what, change := range map[string]string{
+		"a lease without end":                  "UPDATE dlock_locks SET expires = 'infinity' WHERE name = 'y'",
+		"an id beside a record of two entries": "UPDATE dlock_locks SET lone = 'id', value = (SELECT value FROM dlock_locks WHERE name = 'two') WHERE name = 'y'",
+	} {
+		hold(t, locks, request("two", 4, false))
+		queue(t, locks, request("two", 5, true))
+		g := hold(t, locks, request("y", 6, false))
+		if _, err := c.Exec(t.Context(), change); err != nil {
+			t.Fatal(err)
+		}
+		if err := guarded(t, c, held{"y", g.Token}); !errors.Is(err, store.ErrForeignKey) {
+			t.Errorf("%s: got %v, want ErrForeignKey", what, err)
+		}
+		if _, err := locks.Inspect(t.Context(), "y"); !errors.Is(err, store.ErrForeignKey) {
+			t.Errorf("%s: Inspect: got %v, want ErrForeignKey", what, err)
+		}
+		if names, err := locks.List(t.Context()); err != nil || !slices.Contains(names, "two") || slices.Contains(names, "y") {
+			t.Errorf("%s: List: got %q, %v", what, names, err)
+		}
+		if _, err := c.Exec(t.Context(), "DELETE FROM dlock_locks WHERE name IN ('y', 'two')"); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := postgres.Guard(t.Context(), nil, held{}); err == nil {
 		t.Error("no transaction: got no error")

@@ -18,17 +18,13 @@ import (
 // so one statement each takes, renews and releases it; a statement that finds
 // anything else changes nothing, and the call goes the way of package kv.
 //
-// The statement that takes a lone hold takes the advisory lock of the name first.
+// These statements pass over names and rows that are locked, so none waits for a
+// transaction. The one that takes a lone hold takes the advisory lock of the name first.
 // Without it, a transaction that has read that the name is free and has drawn a
 // token could commit after another hold with a greater token came and went.
 //
-// Calls that travel together, see combiner, share a statement that waits for no
-// lock of another transaction. It passes over names that are locked.
-//
-// Renewal and release compare the id and the deadline in the row. Renewal passes over
-// rows that are locked. If a release waits for the row and it changed meanwhile, the
-// server compares again. If it did not change, the outcome is that of the moment before
-// the wait.
+// Calls that travel together, see combiner, share a statement. Renewal and release compare
+// the id and the deadline in the row.
 
 // busy are names on which a lone hold was lately not possible.
 type busy struct {
@@ -140,7 +136,7 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 	return s.Store.Release(ctx, ref)
 }
 
-// alone sends a call by itself. It waits for the name if a transaction has it.
+// alone sends a call by itself.
 func (s *Store) alone(ctx context.Context, c *call) (a answer) {
 	b := s.backend
 	var err error

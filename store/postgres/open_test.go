@@ -22,6 +22,17 @@ func TestCheck(t *testing.T) {
 	}
 	c := connect(t, s.url)
 	for _, sql := range []string{
+		"CREATE ROLE taker LOGIN", "GRANT SELECT, INSERT, DELETE ON dlock_locks TO taker", "GRANT USAGE, SELECT ON SEQUENCE dlock_locks_token TO taker",
+	} {
+		if _, err := c.Exec(t.Context(), sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	taker := open(t, strings.Replace(s.url, "dlock@", "taker@", 1))
+	if got := topics(taker.Check(t.Context())); got != "rights" {
+		t.Errorf("without the right to renew: got %q", got)
+	}
+	for _, sql := range []string{
 		"ALTER TABLE dlock_locks RESET (fillfactor)", "CREATE INDEX ON dlock_locks (expires)", "ALTER TABLE dlock_locks SET UNLOGGED",
 		"ALTER DATABASE " + s.database() + " SET synchronous_commit = off",
 		"CREATE ROLE reader LOGIN", "GRANT SELECT ON dlock_locks TO reader",

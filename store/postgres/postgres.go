@@ -147,7 +147,7 @@ func (b *backend) look(ctx context.Context) error {
 	if version < 130000 {
 		return fmt.Errorf("postgres: the server's version is %d, and 13 or newer is required", version/10000)
 	}
-	if _, err := b.pool.Exec(ctx, "SELECT 1 FROM "+b.table+" LIMIT 0"); err != nil {
+	if _, err := b.pool.Exec(ctx, "SELECT "+columns+" FROM "+b.table+" LIMIT 0"); err != nil {
 		return b.outcome(err)
 	}
 	// Two handles may name the table with and without its schema.

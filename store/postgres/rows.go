@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/dlock-go/dlock/store/model"
 )
 
 // removals is after how many rows that this handle has removed it vacuums the
@@ -51,6 +53,43 @@ func (b *backend) Names(ctx context.Context) ([]string, error) {
 	})
 	return names, b.outcome(err)
 }
+
+// List implements [store.Lister]: one statement that locks nothing, so a name that is
+// blocked delays neither it nor another name.
+func (s *Store) List(ctx context.Context) ([]string, error) {
+	during, end, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	rows, err := s.backend.pool.Query(during, s.backend.list)
+	if err != nil {
+		return nil, s.backend.outcome(err)
+	}
+	var used []string
+	var record model.Record
+	for rows.Next() {
+		var now time.Time
+		name, value, err := scan(timed{rows, &now})
+		if err != nil {
+			rows.Close()
+			return nil, s.backend.outcome(err)
+		}
+		if record.UnmarshalBinary(value) == nil && record.InUse(moment(now)) {
+			used = append(used, name)
+		}
+	}
+	return used, s.backend.outcome(rows.Err())
+}
+
+// timed is a row that ends with the present.
+type timed struct {
+	pgx.Row
+	now *time.Time
+}
+
+// Scan implements [pgx.Row].
+func (t timed) Scan(columns ...any) error { return t.Row.Scan(append(columns, t.now)...) }
 
 // Sweep implements [kv.Sweeper]. It passes over rows that a transaction uses.
 func (b *backend) Sweep(ctx context.Context) error {

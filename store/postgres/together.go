@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// few is up to how many calls at once each has a statement of its own. Two or
-	// three calls in one statement cost more than alone.
+	// few: with at most so many calls at once, each has a statement of its own. Two
+	// or three calls in one statement cost more than alone.
 	few = 12
 
 	// slots is how many statements are under way at once when there are more calls.

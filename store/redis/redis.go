@@ -67,7 +67,7 @@ type Store struct {
 	replicas    int
 	replicaWait time.Duration
 	queuedHere  *queuedHere
-	slots       atomic.Bool // keys of several partitions were too many for one call
+	cluster     atomic.Bool // keys of several partitions were too many for one call
 
 	combiners *[partitions]combiner // in a cluster one for each partition, else the first is for all
 	loading   chan struct{}         // full while a call sends the text of a script

@@ -80,7 +80,7 @@ type renewal struct {
 
 // batches deals the holds to calls, where there are slots by their partition.
 func (s *Store) batches(holds []store.Ref) []*renewal {
-	slots := s.slots.Load() || s.client.Mode() == rueidis.ClientModeCluster
+	slots := s.cluster.Load() || s.client.Mode() == rueidis.ClientModeCluster
 	most := batch
 	if slots {
 		most = batchInCluster
@@ -119,7 +119,7 @@ func (s *Store) batches(holds []store.Ref) []*renewal {
 func (s *Store) settle(ctx context.Context, b *renewal, holds []store.Ref, reply rueidis.RedisMessage, err error, results []error) {
 	slots := replyIs(err, "CROSSSLOT")
 	if slots { // a cluster that the client takes for one server
-		s.slots.Store(true)
+		s.cluster.Store(true)
 	}
 	if slots || notRun(err) {
 		// Keys of the batch are on two nodes, or its node is not ready: each
