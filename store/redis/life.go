@@ -96,8 +96,8 @@ func (s *Store) readLife(ctx context.Context, replies []rueidis.RedisResult) (id
 	return run + ":" + id, max(left, seen), nil
 }
 
-// leaveLife writes for clients that start later how long this handle has seen a life. One that
-// has ended meanwhile stays as it is.
+// leaveLife writes for clients that start later how long this handle has seen a life. If that life
+// has ended meanwhile, the script writes nothing.
 func (s *Store) leaveLife(ctx context.Context, run, id string, seen time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
