@@ -2,6 +2,7 @@ package redis_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -108,6 +109,46 @@ func TestFault99UnknownStaysUnknown(t *testing.T) {
 	require.ErrorIs(t, h.Release(t.Context(), ref), store.ErrLost)
 	_, err = h.Acquire(t.Context(), want("a", 1))
 	require.ErrorIs(t, err, store.ErrLost, "a late request of a buried id")
+}
+
+// An id was refused for certain and queued later. Its release overtakes a third request, which is
+// under way and may arrive late: so the id is buried.
+func TestFault99UnderWayIsUnknown(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	h := newStore(t, manyConnections(t, s.proxy.Addr))
+	held, req := long(want("a", 1)), long(want("a", 2))
+	req.Queue = true
+	s.server.MustDo("CONFIG", "SET", "min-replicas-to-write", "1")
+	_, err := h.Acquire(bounded(t), req)
+	require.ErrorIs(t, err, redis.ErrNotRun)
+	s.server.MustDo("CONFIG", "SET", "min-replicas-to-write", "0")
+	_, err = s.direct.Acquire(bounded(t), held)
+	require.NoError(t, err)
+	g, err := h.Acquire(bounded(t), req)
+	require.NoError(t, err)
+	require.False(t, g.Held)
+
+	s.on(acquire, redistest.Hold)
+	late := make(chan error, 1)
+	go func() {
+		_, err := h.Acquire(bounded(t), req)
+		late <- err
+	}()
+	until(t, "the third request is held back", func() bool { return len(s.calls(acquire)) == 1 })
+	require.NoError(t, s.direct.Release(bounded(t), of(held)))
+	require.Len(t, s.state("a").Holders, 1, "the id is granted by an event")
+	ref := of(req)
+	ref.Bury = true
+	until(t, "a release overtakes it on another connection", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		err := h.Release(ctx, ref)
+		return err == nil || errors.Is(err, store.ErrLost)
+	})
+	s.proxy.Unhold()
+	require.ErrorIs(t, <-late, store.ErrLost)
+	require.Empty(t, s.state("a").Holders)
 }
 
 // The server has forgotten its scripts under many calls. One of them sends the text.

@@ -27,6 +27,7 @@ func (s *Store) Vote(ctx context.Context, req store.Request, token uint64) (stor
 	if token != 0 {
 		args = append(args, strconv.FormatUint(token, 10))
 	}
+	s.failed.begin(req.ID)
 	reply, life, err := s.sendVote(ctx, n, args)
 	if err == nil && life == nil || notRun(err) || replyIs(err, "NOSCRIPT", indexedReply) {
 		life = nil
