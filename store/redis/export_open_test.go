@@ -56,6 +56,14 @@ func Hints(s *Store) int {
 	return len(s.queuedHere.waiting)
 }
 
+// Calls is how many slots are in use at a server that is no cluster, and how many calls wait for one.
+func Calls(s *Store) (used, waiting int) {
+	c := &s.combiners[0]
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.used, len(c.waiting)
+}
+
 // PartitionSlots are the slots of the partitions.
 func PartitionSlots() (slots []int) {
 	for _, start := range newLayout("dlock").start {
