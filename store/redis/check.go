@@ -247,7 +247,7 @@ func (k *checkup) subscribe(name string) error {
 		cancel()
 	})
 	node := ""
-	for {
+	for hops := 0; ; hops++ {
 		links := links{client: k.s.client, open: make(map[string]*link)}
 		l := links.take(node)
 		err := l.receive(ctx, k.s.keys.channel(partition(name), newID()), func(rueidis.PubSubMessage) {})
@@ -256,7 +256,7 @@ func (k *checkup) subscribe(name string) error {
 			return nil
 		}
 		moved, ok := movedTo(err)
-		if !ok || moved == node {
+		if !ok || moved == node || hops == mostHops {
 			return err
 		}
 		node = moved
