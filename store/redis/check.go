@@ -65,17 +65,14 @@ func (k *checkup) warn(topic, format string, args ...any) {
 	k.found = append(k.found, Warning{topic, k.node, fmt.Sprintf(format, args...)})
 }
 
-// info is what INFO says, by name. Values of sections that do not exist are "".
-type info map[string]string
+// info is what INFO says.
+type info string
 
-func infoOf(text string) info {
-	in := make(info)
-	for line := range strings.Lines(text) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			in[name] = value
-		}
-	}
-	return in
+// field returns the value of a field, "" if there is none.
+func (in info) field(name string) string {
+	_, rest, _ := strings.Cut(string(in), "\n"+name+":")
+	value, _, _ := strings.Cut(rest, "\r")
+	return value
 }
 
 func (k *checkup) server(node rueidis.Client) {
@@ -88,10 +85,10 @@ func (k *checkup) server(node rueidis.Client) {
 		k.warn("unreachable", "%v", err)
 		return
 	}
-	in := infoOf(text)
+	in := info(text)
 	k.version(in)
 	k.role(in)
-	if in["role"] != "master" {
+	if in.field("role") != "master" {
 		return // the rest matters where locks are kept
 	}
 	k.eviction(in)
@@ -101,31 +98,31 @@ func (k *checkup) server(node rueidis.Client) {
 }
 
 func (k *checkup) version(in info) {
-	if v := in["redis_version"]; !atLeast7(v) {
+	if v := in.field("redis_version"); !atLeast7(v) {
 		k.warn("version", "this is %s; Redis 7.0 or newer is required", v)
 	}
 }
 
 func (k *checkup) role(in info) {
-	if in["role"] != "master" && k.s.client.Mode() != rueidis.ClientModeCluster {
+	if in.field("role") != "master" && k.s.client.Mode() != rueidis.ClientModeCluster {
 		k.warn("role", "this is a replica and refuses locks; connect to the master, or to the sentinels with master_set")
 	}
 }
 
 func (k *checkup) eviction(in info) {
-	policy := in["maxmemory_policy"]
+	policy := in.field("maxmemory_policy")
 	if policy == "noeviction" {
 		return
 	}
 	when := "when memory is full"
-	if in["maxmemory"] == "0" {
+	if in.field("maxmemory") == "0" {
 		when = "once maxmemory is set, which it is not"
 	}
 	k.warn("eviction", "maxmemory-policy is %s, which drops locks %s; set noeviction", policy, when)
 }
 
 func (k *checkup) persistence(node rueidis.Client, in info) {
-	if in["aof_enabled"] == "0" {
+	if in.field("aof_enabled") == "0" {
 		k.warn("persistence", "appendonly is off: a restart loses locks that are held (tokens grow on)")
 		return
 	}
@@ -135,7 +132,7 @@ func (k *checkup) persistence(node rueidis.Client, in info) {
 }
 
 func (k *checkup) replicas(node rueidis.Client, in info) {
-	n, _ := strconv.Atoi(in["connected_slaves"])
+	n, _ := strconv.Atoi(in.field("connected_slaves"))
 	if n < k.s.replicas {
 		k.warn("replicas", "MinReplicas is %d but %d are connected: nothing can be locked", k.s.replicas, n)
 	}
@@ -160,36 +157,29 @@ func (k *checkup) foreign(node rueidis.Client) {
 	const pages, shownKeys = 100, 3
 	var strange []string
 	number := 0
-	var cursor uint64
-	for range pages {
-		page, err := node.Do(k.ctx, node.B().Scan().Cursor(cursor).Match(globEscaper.Replace(k.s.keys.prefix)+":*").Count(1000).Build()).AsScanEntry()
-		if err != nil {
-			k.warn("unchecked", "no look for foreign data under the prefix: %v", err)
-			return
-		}
-		types := make(rueidis.Commands, len(page.Elements))
-		for i, key := range page.Elements {
+	err := scan(k.ctx, node, globEscaper.Replace(k.s.keys.prefix)+":*", pages, func(keys []string) error {
+		types := make(rueidis.Commands, len(keys))
+		for i, key := range keys {
 			types[i] = node.B().Type().Key(key).Build()
 		}
 		for i, answer := range node.DoMulti(k.ctx, types...) {
-			key := page.Elements[i]
 			kind, err := answer.ToString()
 			if err != nil {
-				k.warn("unchecked", "no look for foreign data under the prefix: %v", err)
-				return
+				return err
 			}
-			if kind == "none" || kind == k.s.keys.typeOf(key) {
+			if kind == "none" || kind == k.s.keys.typeOf(keys[i]) {
 				continue
 			}
 			if number++; len(strange) < shownKeys {
-				strange = append(strange, strconv.Quote(key)+" ("+kind+")")
+				strange = append(strange, strconv.Quote(keys[i])+" ("+kind+")")
 			}
 		}
-		if cursor = page.Cursor; cursor == 0 {
-			break
-		}
-	}
-	if number > 0 {
+		return nil
+	})
+	switch {
+	case err != nil:
+		k.warn("unchecked", "no look for foreign data under the prefix: %v", err)
+	case number > 0:
 		k.warn("foreign data", "%d keys under the prefix are not dlock's, such as %s; choose another Prefix", number, strings.Join(strange, ", "))
 	}
 }
@@ -247,7 +237,7 @@ func (k *checkup) subscribe(name string) error {
 		cancel()
 	})
 	node := ""
-	for {
+	for hops := 0; ; hops++ {
 		links := links{client: k.s.client, open: make(map[string]*link)}
 		l := links.take(node)
 		err := l.receive(ctx, k.s.keys.channel(partition(name), newID()), func(rueidis.PubSubMessage) {})
@@ -256,7 +246,7 @@ func (k *checkup) subscribe(name string) error {
 			return nil
 		}
 		moved, ok := movedTo(err)
-		if !ok || moved == node {
+		if !ok || moved == node || hops == mostHops {
 			return err
 		}
 		node = moved

@@ -146,12 +146,12 @@ func (c *combiner) pass(start bool, began time.Duration, result rueidis.RedisRes
 }
 
 // send uses a slot as long as calls wait. Its context ends with none of theirs, but with the handle.
+// Each batch has a slice of its own, which rueidis still reads after that context has ended.
 func (c *combiner) send(batch []*call) {
-	var commands rueidis.Commands
 	for len(batch) > 0 {
-		commands = commands[:0]
-		for _, w := range batch {
-			commands = append(commands, w.command)
+		commands := make(rueidis.Commands, len(batch))
+		for i, w := range batch {
+			commands[i] = w.command
 		}
 		began := time.Since(start)
 		results := c.client.DoMulti(c.ctx, commands...)

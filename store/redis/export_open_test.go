@@ -43,6 +43,12 @@ func ParseURL(raw string) (*rueidis.ClientOption, *Options, error) { return pars
 // Prolong is how a hold is renewed while its slot moves.
 func Prolong(ctx context.Context, s *Store, ref store.Ref) error { return s.prolong(ctx, ref) }
 
+// TrySubscribe subscribes to a channel of a name and ends that.
+func TrySubscribe(ctx context.Context, s *Store, name string) error {
+	k := &checkup{s: s, ctx: ctx}
+	return k.subscribe(name)
+}
+
 // TryChannels subscribes to a channel of a name, ends that, and sends to one.
 func TryChannels(ctx context.Context, s *Store, name string) error {
 	k := &checkup{s: s, ctx: ctx}
@@ -54,6 +60,14 @@ func Hints(s *Store) int {
 	s.queuedHere.mu.Lock()
 	defer s.queuedHere.mu.Unlock()
 	return len(s.queuedHere.waiting)
+}
+
+// Calls is how many slots are in use at a server that is no cluster, and how many calls wait for one.
+func Calls(s *Store) (used, waiting int) {
+	c := &s.combiners[0]
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.used, len(c.waiting)
 }
 
 // PartitionSlots are the slots of the partitions.

@@ -23,6 +23,20 @@ type failure struct {
 	until   time.Time // a tombstone would end then
 }
 
+// begin is called before a request of an id is sent. It forgets that earlier ones were refused for
+// certain, because this one may arrive late. The core has one request of an id under way at a time.
+func (f *failures) begin(id string) {
+	if f.number.Load() == 0 {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.ids[id].unknown {
+		delete(f.ids, id)
+		f.number.Store(int64(len(f.ids)))
+	}
+}
+
 // note remembers a failed request. Other certain refusals than ErrNotRun need no
 // note: the core does not bury after them.
 func (f *failures) note(req store.Request, err error) {

@@ -312,6 +312,11 @@ func TestFault47NodesContradict(t *testing.T) {
 	if n := redirected(t, from) + redirected(t, to) - before; n > most {
 		t.Errorf("tried to subscribe %d times in %v, want at most %d", n, period, most)
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), locktest.Patience)
+	defer cancel()
+	if err := redis.TrySubscribe(ctx, open(t, cluster.URL()), name); err == nil || !strings.Contains(err.Error(), "MOVED") {
+		t.Errorf("Check follows the redirections until %v, want MOVED after a few", err)
+	}
 	to.MustDo("CLUSTER", "SETSLOT", strconv.Itoa(slot), "NODE", to.MustDo("CLUSTER", "MYID"))
 	locktest.Poll(t, "the waiter listens at the new node", locktest.Patience, func() bool { return len(channels(to)) == 1 })
 	locktest.Unlock(t, h)

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -154,19 +155,23 @@ func (s *Store) List(ctx context.Context) ([]string, error) {
 	seen := make(map[string]bool)
 	var names []string
 	for _, node := range nodes {
-		err := s.scan(ctx, node, func(name string) error {
-			if seen[name] {
-				return nil
+		err := scan(ctx, node, s.keys.anyLock(), math.MaxInt, func(keys []string) error {
+			for _, key := range keys {
+				name, ok := s.keys.nameOf(key)
+				if !ok || seen[name] {
+					continue
+				}
+				seen[name] = true
+				state, err := s.Inspect(ctx, name)
+				switch {
+				case errors.Is(err, store.ErrForeignKey):
+				case err != nil:
+					return err
+				case len(state.Holders)+len(state.Queue) > 0:
+					names = append(names, name)
+				}
 			}
-			seen[name] = true
-			state, err := s.Inspect(ctx, name)
-			switch {
-			case errors.Is(err, store.ErrForeignKey):
-				return nil
-			case err == nil && len(state.Holders)+len(state.Queue) > 0:
-				names = append(names, name)
-			}
-			return err
+			return nil
 		})
 		if err != nil {
 			return nil, s.outcome(err)
@@ -175,25 +180,23 @@ func (s *Store) List(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// scan calls f with the name of each lock key of one node, some of them twice.
-func (s *Store) scan(ctx context.Context, node rueidis.Client, f func(name string) error) error {
+// scan calls f with the keys of one node that match a pattern, page by page, some of them twice. It
+// ends at an error of f, and after so many pages.
+func scan(ctx context.Context, node rueidis.Client, pattern string, pages int, f func(keys []string) error) error {
 	var cursor uint64
-	for {
-		page, err := node.Do(ctx, node.B().Scan().Cursor(cursor).Match(s.keys.anyLock()).Count(1000).Build()).AsScanEntry()
+	for range pages {
+		page, err := node.Do(ctx, node.B().Scan().Cursor(cursor).Match(pattern).Count(1000).Build()).AsScanEntry()
 		if err != nil {
 			return err
 		}
-		for _, key := range page.Elements {
-			if name, ok := s.keys.nameOf(key); ok {
-				if err := f(name); err != nil {
-					return err
-				}
-			}
+		if err := f(page.Elements); err != nil {
+			return err
 		}
 		if cursor = page.Cursor; cursor == 0 {
-			return nil
+			break
 		}
 	}
+	return nil
 }
 
 // masters are the nodes that have keys: all masters of a cluster, else the one.

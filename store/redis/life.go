@@ -71,15 +71,15 @@ func (s *Store) askLife() []rueidis.Completed {
 }
 
 func (s *Store) readLife(ctx context.Context, replies []rueidis.RedisResult) (id string, age time.Duration, err error) {
-	info, err := replies[0].ToString()
+	text, err := replies[0].ToString()
 	if err != nil {
 		return "", 0, err
 	}
-	run, err := runOf(info)
+	run, err := runOf(info(text))
 	if err != nil {
 		return "", 0, err
 	}
-	text, err := replies[1].ToString()
+	text, err = replies[1].ToString()
 	if err != nil && !rueidis.IsRedisNil(err) {
 		return "", 0, err
 	}
@@ -96,8 +96,8 @@ func (s *Store) readLife(ctx context.Context, replies []rueidis.RedisResult) (id
 	return run + ":" + id, max(left, seen), nil
 }
 
-// leaveLife writes for clients that start later how long this handle has seen a life. One that
-// has ended meanwhile stays as it is.
+// leaveLife writes for clients that start later how long this handle has seen a life. If that life
+// has ended meanwhile, the script writes nothing.
 func (s *Store) leaveLife(ctx context.Context, run, id string, seen time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -146,19 +146,12 @@ func parseLife(text, run string) (id string, age time.Duration, ok bool) {
 // runOf names the process and what it replicates, in the form that [store.Incarnator] asks
 // for. The latter changes when a replica is promoted: a master may be replaced and come back as
 // the master, with less data.
-func runOf(info string) (string, error) {
-	run, replicates := field(info, "run_id:"), field(info, "master_replid:")
+func runOf(in info) (string, error) {
+	run, replicates := in.field("run_id"), in.field("master_replid")
 	if run == "" || replicates == "" {
 		return "", errors.New("redis: the server says no run id and replication id")
 	}
 	return run + "/" + replicates, nil
-}
-
-// field returns the value of a field of INFO, without a look at all others.
-func field(info, name string) string {
-	_, rest, _ := strings.Cut(info, "\n"+name)
-	value, _, _ := strings.Cut(rest, "\r")
-	return value
 }
 
 func (s *Store) lifeOfCluster(ctx context.Context) (id string, age time.Duration, err error) {
@@ -191,15 +184,15 @@ func uptimeOf(ctx context.Context, node rueidis.Client) (run string, up time.Dur
 	if err != nil {
 		return "", 0, err
 	}
-	if run, err = runOf(text); err != nil {
+	in := info(text)
+	if run, err = runOf(in); err != nil {
 		return "", 0, err
 	}
-	in := infoOf(text)
-	seconds, err := strconv.ParseInt(in["uptime_in_seconds"], 10, 40)
+	seconds, err := strconv.ParseInt(in.field("uptime_in_seconds"), 10, 40)
 	if err != nil {
 		return "", 0, errors.New("redis: the server says no uptime")
 	}
-	if strings.Trim(in["master_replid2"], "0") != "" {
+	if strings.Trim(in.field("master_replid2"), "0") != "" {
 		seconds = 0
 	}
 	return strings.ReplaceAll(run, "/", ":"), max(0, time.Duration(seconds-1)*time.Second), nil

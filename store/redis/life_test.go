@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -63,6 +64,31 @@ func TestFlushIsAnotherLife(t *testing.T) {
 	same, _, err := a.Incarnation(bounded(t))
 	require.NoError(t, err)
 	require.Equal(t, after, same)
+}
+
+// TestFault17LostLifeDoesNotReturn: a handle says how long it has seen a life, and the data is lost
+// before the server hears that. The life is another one all the same.
+func TestFault17LostLifeDoesNotReturn(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	proxy := redistest.StartProxy(t, server.Addr)
+	far, near := open(t, proxy.URL()), open(t, server.URL())
+	before, _, err := far.Incarnation(bounded(t))
+	require.NoError(t, err)
+	proxy.Plan(func(int, []string) redistest.Action { return redistest.Hold })
+	until(t, "the write is on its way", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, _, _ = far.Incarnation(ctx) // behind the write when that is held
+		return proxy.Calls() > 0
+	})
+	server.MustDo("FLUSHALL")
+	written := scriptCalls(t, server)
+	proxy.Unhold()
+	until(t, "the write arrives", func() bool { return scriptCalls(t, server) > written })
+	after, _, err := near.Incarnation(bounded(t))
+	require.NoError(t, err)
+	require.NotEqual(t, before, after)
 }
 
 // TestFlushOfANodeThatHoldsAVote: a hold that a bare majority has is not granted to another

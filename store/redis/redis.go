@@ -205,6 +205,7 @@ func (s *Store) ask(ctx context.Context, req store.Request, n *name) (store.Gran
 	if s.replicas > 0 && req.Queue {
 		s.queuedHere.note(req)
 	}
+	s.failed.begin(req.ID)
 	reply, missing, err := s.runConfirmed(ctx, s.scripts.acquire, n, s.acquireArgs(req))
 	g, err := s.readAcquire(req, n, reply, err)
 	switch {

@@ -27,6 +27,7 @@ func (s *Store) Vote(ctx context.Context, req store.Request, token uint64) (stor
 	if token != 0 {
 		args = append(args, strconv.FormatUint(token, 10))
 	}
+	s.failed.begin(req.ID)
 	reply, life, err := s.sendVote(ctx, n, args)
 	if err == nil && life == nil || notRun(err) || replyIs(err, "NOSCRIPT", indexedReply) {
 		life = nil
@@ -49,7 +50,7 @@ func (s *Store) Vote(ctx context.Context, req store.Request, token uint64) (stor
 		v.Err = s.outcome(v.Err)
 	}
 	if text, err := life[0].ToString(); err == nil {
-		v.Clock = clockOf(text)
+		v.Clock = clockOf(info(text))
 	}
 	return v, nil
 }
@@ -104,8 +105,8 @@ func (s *Store) readAcquire(req store.Request, n *name, reply rueidis.RedisMessa
 }
 
 // clockOf returns the server's clock in µs, by which it gives tokens, or 0.
-func clockOf(info string) uint64 {
-	clock, _ := strconv.ParseUint(field(info, "server_time_usec:"), 10, 64)
+func clockOf(in info) uint64 {
+	clock, _ := strconv.ParseUint(in.field("server_time_usec"), 10, 64)
 	return clock
 }
 

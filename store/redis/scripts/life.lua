@@ -2,16 +2,16 @@
 --
 -- KEYS  1 life
 -- ARGV  1 run: the server's process and what it replicates; 2 an id; 3 ms for which the caller has seen
---       the life with that id
+--       the life with that id, 0 to begin it
 --
--- Returns <run> <id> <ms>: the life that goes on. The key is lost with the data. If it is lost, or
--- another run wrote it, a new life begins, with the id of the caller.
+-- Returns <run> <id> <ms>: the life that goes on, or '' if there is none. The key is lost with the data. A
+-- life begins if the key is lost or another run wrote it. One that a caller has seen never begins again.
 
 local text = redis.call('GET', KEYS[1]) or ''
 local run, id, ms = string.match(text, '^(%S+) (%x+) (%d+)$')
-if run == ARGV[1] and (id ~= ARGV[2] or tonumber(ARGV[3]) <= tonumber(ms)) then
-  return text
+local begins = ARGV[3] == '0' and run ~= ARGV[1]
+if begins or run == ARGV[1] and id == ARGV[2] and tonumber(ARGV[3]) > tonumber(ms) then
+  text = table.concat(ARGV, ' ')
+  redis.call('SET', KEYS[1], text)
 end
-text = ARGV[1] .. ' ' .. ARGV[2] .. ' ' .. (run == ARGV[1] and ARGV[3] or '0')
-redis.call('SET', KEYS[1], text)
 return text
