@@ -2,11 +2,8 @@ package ui
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -117,19 +114,10 @@ func (h *handler) lock(ctx context.Context, key string) (*detail, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &detail{Lock: lock, AllHolders: len(lock.Holders), AllWaiters: len(lock.Queue), State: stateOf(lock.Holders)}
+	d := &detail{Lock: lock, AllHolders: len(lock.Holders), AllWaiters: len(lock.Queue), State: lockview.StateOf(lock.Holders)}
 	d.Holders = lock.Holders[:min(len(lock.Holders), mostShown)]
 	d.Queue = lock.Queue[:min(len(lock.Queue), mostShown)]
 	return d, nil
-}
-
-// stateOf is a text that changes with the holders.
-func stateOf(holders []lockview.Entry) string {
-	sum := sha256.New()
-	for _, e := range holders {
-		fmt.Fprintln(sum, e.ID, e.Token)
-	}
-	return hex.EncodeToString(sum.Sum(nil)[:8])
 }
 
 var errKey = errors.New("the key is not that of a name")

@@ -6,9 +6,11 @@ import (
 	"flag"
 	"fmt"
 	"image/png"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,11 +31,15 @@ type site struct {
 	url   string
 }
 
-func start(t *testing.T, o *ui.Options) *site {
+// start serves the page, behind the handlers that are given.
+func start(t *testing.T, o *ui.Options, before ...func(http.Handler) http.Handler) *site {
 	t.Helper()
 	s := &site{t: t, store: memory.New()}
 	page, err := ui.New(s.client("dlock ui"), o)
 	noError(t, err)
+	for _, wrap := range before {
+		page = wrap(page)
+	}
 	server := httptest.NewServer(page)
 	s.url = server.URL
 	t.Cleanup(func() {
@@ -162,6 +168,45 @@ func TestPageIsLive(t *testing.T) {
 	if best >= time.Second {
 		t.Errorf("a change is shown after %v", best)
 	}
+	b.clean()
+}
+
+// The page shows nothing when a stream ends as planned, and that it is not connected when no
+// other stream begins.
+func TestPageShowsOnlyAFailureThatLasts(t *testing.T) {
+	var streams atomic.Int32
+	var down atomic.Bool
+	s := start(t, nil, func(page http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if down.Load() {
+				panic(http.ErrAbortHandler) // the connection ends without an answer
+			}
+			if r.URL.Path == "/api/live" {
+				streams.Add(1)
+				ctx, cancel := context.WithTimeout(r.Context(), 200*time.Millisecond)
+				defer cancel()
+				r = r.WithContext(ctx)
+			}
+			page.ServeHTTP(w, r)
+		})
+	})
+	b := openBrowser(t)
+	tab := b.open(s.url, 1440, 900, "light")
+	tab.eval(`window.states = [];
+		new MutationObserver(() => states.push(find("state").dataset.state)).observe(find("state"), { attributes: true })`)
+	for began := time.Now(); streams.Load() < 4; {
+		if time.Since(began) > long {
+			t.Fatalf("the page has opened %d streams only", streams.Load())
+		}
+		tab.eval(`new Promise((done) => setTimeout(done, 50))`)
+	}
+	equal(t, false, tab.eval(`states.includes("failed")`), "the page shows that a stream ended as planned")
+
+	down.Store(true)
+	tab.await(`states.includes("failed")`)
+	equal(t, "not connected, trying again", tab.eval(`find("state").textContent`))
+	down.Store(false)
+	tab.await(`find("state").dataset.state === "live"`)
 	b.clean()
 }
 

@@ -55,8 +55,9 @@ its lease later: until then two may work. End the holder first if you can.
 	},
 }
 
-// confirm shows the lock and asks. If the holders are others after the answer than before
-// the question, the answer was for a lock that is gone.
+// confirm shows the lock and asks. It refuses if the holders are others after the answer than
+// before the question. A holder that is granted after this last look is broken too, because
+// Break removes all holders of its moment.
 func (p *Program) confirm(ctx context.Context, view *lockview.View, name string) (bool, error) {
 	before, err := view.Lock(ctx, name)
 	if err != nil {
@@ -82,7 +83,7 @@ func (p *Program) confirm(ctx context.Context, view *lockview.View, name string)
 	if err != nil {
 		return false, err
 	}
-	if !lockview.Same(before.Holders, after.Holders) {
+	if lockview.StateOf(before.Holders) != lockview.StateOf(after.Holders) {
 		fmt.Fprintln(p.Stdout, "Not broken: the holders have changed since the question.")
 		return false, nil
 	}

@@ -18,7 +18,8 @@ import (
 var checkCommand = command{
 	name: "check", short: "look for settings of the store that endanger locks",
 	long: `Prints a line for each thing that costs locks now or later, and what to do about it. It takes and
-releases a lock of a random name. The exit status is 1 if there is anything to say.
+releases a lock of a random name. The exit status is 1 if there is anything to say, and 125 if a
+server cannot be opened.
 `,
 	setup: func(p *Program, f *flag.FlagSet) action {
 		s := p.storeFlag(f)
@@ -34,21 +35,12 @@ releases a lock of a random name. The exit status is 1 if there is anything to s
 			}
 			ctx, cancel := context.WithTimeout(ctx, *limit)
 			defer cancel()
-			var found []warning
-			for i, url := range strings.Fields(urls) {
-				st, err := p.Open(ctx, url)
-				if err != nil {
-					return 0, err
-				}
-				for _, w := range checkStore(ctx, st) {
-					if w.Server == "" && i > 0 {
-						w.Server = fmt.Sprint("server ", i+1)
-					}
-					found = append(found, w)
-				}
-				st.Close()
+			found, opened := p.check(ctx, strings.Fields(urls))
+			status, err := p.report(found, *asJSON)
+			if err == nil && !opened {
+				status = exitFailed
 			}
-			return p.report(found, *asJSON)
+			return status, err
 		}
 	},
 }
@@ -58,6 +50,29 @@ type warning struct {
 	Topic  string `json:"topic"`
 	Server string `json:"server,omitempty"`
 	Text   string `json:"text"`
+}
+
+// check checks each server. opened is false if it could not open one of them.
+func (p *Program) check(ctx context.Context, urls []string) (found []warning, opened bool) {
+	opened = true
+	for i, url := range urls {
+		var ofServer []warning
+		st, err := p.open(ctx, url)
+		if err != nil {
+			opened = false
+			ofServer = []warning{{Topic: "unreachable", Text: fmt.Sprintf("it cannot be opened: %v", err)}}
+		} else {
+			ofServer = checkStore(ctx, st)
+			st.Close()
+		}
+		for _, w := range ofServer {
+			if w.Server == "" && len(urls) > 1 {
+				w.Server = fmt.Sprint("server ", i+1)
+			}
+			found = append(found, w)
+		}
+	}
+	return found, opened
 }
 
 // checkStore asks a store that has a Check of its own. Of the others it takes and releases a

@@ -14,6 +14,7 @@ import (
 var (
 	endingSignals = []os.Signal{os.Interrupt, syscall.SIGTERM}
 	otherSignals  []os.Signal
+	stopSignals   []os.Signal
 	errNoFile     = fs.ErrNotExist
 )
 

@@ -16,6 +16,10 @@ var endingSignals = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT,
 // otherSignals go to the command alone: most programs end by one that they do not expect.
 var otherSignals = []os.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH}
 
+// stopSignals is Ctrl-Z. Without SIGTTOU: a write to the terminal would send it again and
+// again to a process that catches it.
+var stopSignals = []os.Signal{syscall.SIGTSTP}
+
 var errNoFile = fs.ErrNotExist
 
 // group puts the command into the guard's process group or one of its own, and gives the terminal to the

@@ -302,9 +302,9 @@ func TestPageOnLoopbackIsForLoopbackNames(t *testing.T) {
 func TestPageServesUntilItsContextEnds(t *testing.T) {
 	s := newShell(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	s.ctx = ctx
-	cancel()
-	status, out, _ := s.dlock("ui", "--listen=127.0.0.1:0")
-	assert.Equal(t, exitOK, status)
-	assert.Contains(t, out, "http://127.0.0.1:")
+	out := &steps{then: []func(){cancel}}
+	p := s.program()
+	p.Stdout, p.Context = out, ctx
+	assert.Equal(t, exitOK, p.Run([]string{"ui", "--listen=127.0.0.1:0"}))
+	assert.Contains(t, out.String(), "http://127.0.0.1:")
 }

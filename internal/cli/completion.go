@@ -61,28 +61,38 @@ func shown() (list []command) {
 	return list
 }
 
+// bashCompletion is the script for bash and, with bashcompinit, for zsh. Names of locks come
+// from any process. compgen -W would run the commands in them, so the script compares them
+// itself, and it inserts them quoted. A name that begins with - would be read as a flag, and
+// a line in quotes is not the name itself.
 func bashCompletion(p *Program) string {
 	var words, cases strings.Builder
 	for _, c := range shown() {
 		words.WriteString(c.name + " ")
 		names := ""
 		if takesName(c) {
-			names = ` $([ -n "$DLOCK_STORE" ] && timeout 2 dlock list --names 2>/dev/null)`
+			names = "names=yes "
 		}
+		list := flagsOf(p, c)
 		if c.name == "completion" {
-			names = " bash zsh fish"
+			list = append(list, "bash", "zsh", "fish")
 		}
-		fmt.Fprintf(&cases, "    %s) list=\"%s%s\" ;;\n", c.name, strings.Join(flagsOf(p, c), " "), names)
+		fmt.Fprintf(&cases, "    %s) %slist=\"%s\" ;;\n", c.name, names, strings.Join(list, " "))
 	}
 	return `_dlock() {
-  local list
+  local cur="${COMP_WORDS[COMP_CWORD]}" list names name quoted
   if [ "$COMP_CWORD" = 1 ]; then
     list="` + strings.TrimSpace(words.String()) + `"
   else
     case "${COMP_WORDS[1]}" in
 ` + cases.String() + `    esac
   fi
-  COMPREPLY=($(compgen -W "$list" -- "${COMP_WORDS[COMP_CWORD]}"))
+  COMPREPLY=($(compgen -W "$list" -- "$cur"))
+  [ -n "$names" ] && [ -n "$DLOCK_STORE" ] || return
+  while IFS= read -r name; do
+    printf -v quoted %q "$name"
+    [[ $name == [-\"]* || $quoted != "$cur"* ]] || COMPREPLY+=("$quoted")
+  done < <(timeout 2 dlock list --names 2>/dev/null)
 }
 complete -o default -F _dlock dlock
 `

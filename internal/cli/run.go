@@ -72,6 +72,8 @@ func (r *run) check(args []string) error {
 		return usage("--try and --wait exclude each other")
 	case r.wait < 0:
 		return usage("--wait is negative")
+	case r.ttl <= 0:
+		return usage("--ttl is %v, and it has to be more than 0", r.ttl)
 	case r.grace < r.killMargin() || r.grace > r.ttl/2:
 		return usage("--grace is %v, and it has to be between %v and half of --ttl", r.grace, r.killMargin())
 	}
@@ -106,51 +108,39 @@ func (r *run) do(ctx context.Context, args []string) (int, error) {
 		fmt.Fprintf(r.p.Stderr, "dlock run: no guard: %v\n", err)
 	}
 	defer guard.dismiss()
-	client, end, err := r.store.client(ctx, &dlock.Options{
+	watched, unwatch := signals.watch(dlock.WithOwner(ctx, owner))
+	client, end, err := r.store.client(watched, &dlock.Options{
 		TTL: r.ttl, Label: r.label,
 		Logger: slog.New(slog.NewTextHandler(r.p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
-	if err != nil {
-		return 0, err
+	var hold *dlock.Hold
+	if err == nil {
+		defer end()
+		hold, status, err = r.take(watched, client)
 	}
-	defer end()
-	hold, status, err := r.take(dlock.WithOwner(ctx, owner), client, signals)
+	unwatch()
+	if by, ok := errors.AsType[interrupted](context.Cause(watched)); ok {
+		if hold != nil {
+			hold.Unlock() // the logger tells of an error
+		}
+		return exitSignal + int(by.number()), nil
+	}
 	if hold == nil {
 		return status, err
 	}
 	return r.under(hold, guard, path, signals)
 }
 
-// take takes the lock. Without a hold the result is the exit status, or an error.
-func (r *run) take(ctx context.Context, client *dlock.Client, signals *signals) (*dlock.Hold, int, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	stopNote := r.noteWaiting(ctx, client)
-	defer stopNote()
-	watched := make(chan struct{})
-	stop := make(chan struct{})
-	go func() {
-		defer close(watched)
-		select {
-		case s := <-signals.ending:
-			cancel(interrupted{s})
-		case <-stop:
-		}
-	}()
-	waitCtx, cancelWait := ctx, context.CancelFunc(func() {})
+// take takes the lock in the time that --wait allows. Without a hold the result is the exit
+// status, or an error.
+func (r *run) take(ctx context.Context, client *dlock.Client) (*dlock.Hold, int, error) {
+	defer r.noteWaiting(ctx, client)()
 	if r.wait > 0 {
-		waitCtx, cancelWait = context.WithTimeout(ctx, r.wait)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, r.wait)
+		defer cancel()
 	}
-	defer cancelWait()
-	hold, err := r.lock(waitCtx, client)
-	close(stop)
-	<-watched
-	if by, ok := errors.AsType[interrupted](context.Cause(ctx)); ok {
-		if hold != nil {
-			hold.Unlock() // the logger tells of an error
-		}
-		return nil, exitSignal + int(by.number()), nil
-	}
+	hold, err := r.lock(ctx, client)
 	switch {
 	case err == nil:
 		return hold, 0, nil
@@ -201,6 +191,7 @@ func (r *run) noteWaiting(ctx context.Context, client *dlock.Client) (stop func(
 
 // under runs the command under the hold and gives the lock back.
 func (r *run) under(hold *dlock.Hold, guard *guard, path string, signals *signals) (int, error) {
+	signals.keepRenewing()
 	if err := hold.Err(); err != nil { // this process was stopped for longer than the lease
 		hold.Unlock()
 		return 0, err

@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"context"
 	"errors"
+	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/store"
 )
 
 func TestOwnerOfANestedRun(t *testing.T) {
@@ -104,6 +108,45 @@ func TestRunKillsTheCommandWhenTheLockIsBroken(t *testing.T) {
 	assert.Equal(t, exitLost, status)
 	assert.Contains(t, errs, "is lost")
 	assert.Less(t, time.Since(began), 30*time.Second)
+}
+
+func TestRunRefusesALeaseOfNoTime(t *testing.T) {
+	for _, ttl := range []string{"0", "-30s"} {
+		status, _, errs := newShell(t).dlock("run", "--ttl="+ttl, "a", "true")
+		assert.Equal(t, exitFailed, status)
+		assert.Contains(t, errs, "--ttl")
+	}
+}
+
+// A signal ends a run whose store does not answer, although few stores take a context to open.
+func TestSignalEndsARunThatOpensItsStore(t *testing.T) {
+	ended := make(chan struct{})
+	t.Cleanup(func() { close(ended) })
+	p := newShell(t).program()
+	p.Stdout, p.Stderr = io.Discard, io.Discard
+	p.Open = func(context.Context, string) (store.Store, error) {
+		self, err := os.FindProcess(os.Getpid())
+		if err == nil {
+			err = self.Signal(os.Interrupt)
+		}
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case <-ended:
+		case <-time.After(5 * time.Second):
+		}
+		return nil, errors.New("no answer")
+	}
+	assert.Equal(t, 128+2, p.Run([]string{"run", "a", "true"}))
+}
+
+// 124 says that another owner has the lock. A store that does not answer says nothing like it.
+func TestStoreThatIsNotOpenedIsAFailure(t *testing.T) {
+	p := newShell(t).program()
+	p.Stdout, p.Stderr = io.Discard, io.Discard
+	p.Open = func(context.Context, string) (store.Store, error) { return nil, context.DeadlineExceeded }
+	assert.Equal(t, exitFailed, p.Run([]string{"run", "a", "true"}))
 }
 
 func TestGuardIsDismissedByOneWord(t *testing.T) {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/signal"
@@ -12,25 +13,50 @@ import (
 type signals struct {
 	ending chan os.Signal // those that end a call that waits for the lock
 	other  chan os.Signal
+	stops  chan os.Signal // nothing reads it
 }
 
 // catchSignals begins to catch signals. A signal that this process was told to ignore,
 // by nohup for example, stays ignored.
 func catchSignals() *signals {
-	s := &signals{ending: make(chan os.Signal, 16), other: make(chan os.Signal, 16)}
-	catch := func(c chan os.Signal, list []os.Signal) {
-		if list = slices.DeleteFunc(slices.Clone(list), signal.Ignored); len(list) > 0 {
-			signal.Notify(c, list...)
-		}
-	}
+	s := &signals{ending: make(chan os.Signal, 16), other: make(chan os.Signal, 16), stops: make(chan os.Signal, 1)}
 	catch(s.ending, endingSignals)
 	catch(s.other, otherSignals)
 	return s
 }
 
+func catch(c chan os.Signal, list []os.Signal) {
+	if list = slices.DeleteFunc(slices.Clone(list), signal.Ignored); len(list) > 0 {
+		signal.Notify(c, list...)
+	}
+}
+
+// keepRenewing has Ctrl-Z not stop this process. Ctrl-Z does not reach the command, which is
+// in another process group, and the command would go on without the lock. Refused: to ignore
+// the signal, because the command would inherit that.
+func (s *signals) keepRenewing() { catch(s.stops, stopSignals) }
+
 func (s *signals) stop() {
 	signal.Stop(s.ending)
 	signal.Stop(s.other)
+	signal.Stop(s.stops)
+}
+
+// watch returns a context that ends with the next ending signal, with the cause interrupted.
+// unwatch leaves later signals to the next reader.
+func (s *signals) watch(ctx context.Context) (watched context.Context, unwatch func()) {
+	watched, cancel := context.WithCancelCause(ctx)
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		select {
+		case sig := <-s.ending:
+			cancel(interrupted{sig})
+		case <-stop:
+			cancel(nil)
+		}
+	}()
+	return watched, func() { close(stop); <-stopped }
 }
 
 // interrupted is the cause of a call that a signal has ended.

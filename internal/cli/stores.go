@@ -97,7 +97,26 @@ func (s *storeFlag) open(ctx context.Context) (store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.p.Open(ctx, url)
+	return s.p.open(ctx, url)
+}
+
+// open opens the store of a URL. It ends with ctx: few stores take a context to open.
+func (p *Program) open(ctx context.Context, url string) (store.Store, error) {
+	type result struct {
+		st  store.Store
+		err error
+	}
+	opened := make(chan result, 1)
+	go func() {
+		st, err := p.Open(ctx, url)
+		opened <- result{st, err}
+	}()
+	select {
+	case r := <-opened:
+		return r.st, r.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx) // the process ends soon, and with it what is opened late
+	}
 }
 
 // client opens the store and a client on it. close ends both.

@@ -14,6 +14,7 @@ func (t *terminal) keepRunning(pid, group int) {
 		return
 	}
 	news, done := make(chan os.Signal, 1), make(chan struct{})
+	news <- syscall.SIGCHLD // the command may have stopped before Notify
 	signal.Notify(news, syscall.SIGCHLD)
 	t.stop = func() { signal.Stop(news); close(done) }
 	go func() {

@@ -96,17 +96,16 @@ func (w *watch) show(locks []lockview.Lock, more int, err error, screen bool) er
 		out.WriteString("\x1b[H\x1b[2J") // to the upper left, and clear
 	}
 	switch {
-	case err != nil && w.json:
-		fmt.Fprintf(&out, "{\"time\":%q,\"error\":%q}\n", time.Now().Format(time.RFC3339Nano), err.Error())
+	case w.json:
+		event := map[string]any{"time": time.Now().Format(time.RFC3339Nano)}
+		if err != nil {
+			event["error"] = err.Error()
+		} else {
+			event["locks"], event["more"] = locks, more
+		}
+		return w.p.printJSON(event)
 	case err != nil:
 		fmt.Fprintf(&out, "%s  %v\n", time.Now().Format(time.TimeOnly), err)
-	case w.json:
-		p := *w.p
-		p.Stdout = &out
-		event := map[string]any{"time": time.Now().Format(time.RFC3339Nano), "locks": locks, "more": more}
-		if err := p.printJSON(event); err != nil {
-			return err
-		}
 	default:
 		fmt.Fprintf(&out, "%s\n", time.Now().Format(time.TimeOnly))
 		w.text(&out, locks, more)

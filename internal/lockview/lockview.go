@@ -4,7 +4,10 @@ package lockview
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -75,9 +78,13 @@ func Matching(names []string, text string) []string {
 	return found
 }
 
-// Same reports whether two looks at a lock saw the same holders.
-func Same(a, b []Entry) bool {
-	return slices.EqualFunc(a, b, func(a, b Entry) bool { return a.ID == b.ID && a.Token == b.Token })
+// StateOf is a text that changes with the holders.
+func StateOf(holders []Entry) string {
+	sum := sha256.New()
+	for _, e := range holders {
+		fmt.Fprintln(sum, e.ID, e.Token)
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:8])
 }
 
 const (

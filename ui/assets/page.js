@@ -4,6 +4,7 @@ const find = (id) => document.getElementById(id);
 const rows = new Map(); // key of the lock: its row
 const view = { text: "", page: 1, pages: 1, key: "", detail: null };
 let stream = null;
+let failing = 0; // the timer of a stream that the browser opens again
 
 function forTime(ms) {
   const seconds = Math.max(0, Math.floor(ms / 1000));
@@ -27,18 +28,34 @@ function setState(state, text) {
 function connect() {
   if (stream) stream.close();
   stream = null;
+  clearFailing();
   if (document.hidden) return;
   const query = new URLSearchParams({ q: view.text, page: view.page, key: view.key });
   const source = new EventSource("api/live?" + query);
   stream = source;
   source.onmessage = (event) => {
-    if (source === stream) show(JSON.parse(event.data));
+    if (source !== stream) return;
+    clearFailing();
+    show(JSON.parse(event.data));
   };
+  // Each stream ends after a minute, and the browser opens the next one. So a failure is
+  // shown only if it lasts.
   source.onerror = () => {
     if (source !== stream) return;
-    setState("failed", "not connected, trying again");
-    if (source.readyState === EventSource.CLOSED) setTimeout(() => { if (source === stream) connect(); }, 2000);
+    const fail = () => setState("failed", "not connected, trying again");
+    if (source.readyState !== EventSource.CLOSED) {
+      failing = failing || setTimeout(fail, 5000);
+      return;
+    }
+    fail();
+    setTimeout(() => { if (source === stream) connect(); }, 2000);
   };
+}
+
+// clearFailing forgets a failure that is not shown yet.
+function clearFailing() {
+  clearTimeout(failing);
+  failing = 0;
 }
 
 function show(update) {

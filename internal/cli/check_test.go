@@ -1,0 +1,38 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/dlock-go/dlock/store"
+)
+
+func TestCheckGoesOnAfterAServerThatCannotBeOpened(t *testing.T) {
+	s := newShell(t)
+	s.locks.Close()
+	check := func(args ...string) (int, string) {
+		var out sharedBuffer
+		p := s.program()
+		open := p.Open
+		p.Open = func(ctx context.Context, url string) (store.Store, error) {
+			if url == "down://" {
+				return nil, errors.New("connection refused")
+			}
+			return open(ctx, url)
+		}
+		p.Stdout, p.Stderr = &out, &out
+		return p.Run(append([]string{"check"}, args...)), out.String()
+	}
+	status, out := check("--store", "down:// test://")
+	assert.Equal(t, exitFailed, status)
+	assert.Contains(t, out, "unreachable (server 1): it cannot be opened: connection refused\n")
+	assert.Contains(t, out, "rights (server 2): ")
+	status, out = check("--store", "test:// down://", "--json")
+	assert.Equal(t, exitFailed, status)
+	assert.Contains(t, out, `{"topic":"unreachable","server":"server 2",`)
+	assert.Equal(t, 2, strings.Count(out, "\n"))
+}
