@@ -53,7 +53,9 @@ func (k *heldList) take() (h *Hold, live bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if n := len(k.lost); n > 0 {
-		h, k.lost = k.lost[n-1], k.lost[:n-1]
+		h = k.lost[n-1]
+		k.lost[n-1] = nil
+		k.lost = k.lost[:n-1]
 		return h, len(k.live) > 0
 	}
 	i := len(k.live) - 1

@@ -119,10 +119,9 @@ func (a *Call) answered(p *place, answer request.Answer) (localqueue.State, erro
 // settle ends the asking on this goroutine: with a grant, or with err.
 func (a *Call) settle(p *place, err error) (localqueue.State, error) {
 	n := a.name
-	var fx effects
 	n.shard.mu.Lock()
 	if err == nil {
-		p.granted(&fx)
+		p.granted()
 	} else {
 		p.refused(err)
 	}
@@ -131,7 +130,6 @@ func (a *Call) settle(p *place, err error) (localqueue.State, error) {
 		a.Handle.delivered, a.leaseChecked = true, true
 	}
 	n.shard.mu.Unlock()
-	fx.run(a.Client)
 	return state, nil
 }
 

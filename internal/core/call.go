@@ -82,6 +82,13 @@ const maxLostIDs = 3
 
 // Lock takes the lock, and returns nil when a.Handle holds it. Its errors are bare.
 func (a *Call) Lock(ctx context.Context) error {
+	a.ctx = ctx
+	err := a.lock(ctx)
+	a.ctx = nil // the hold, which lives in the call, may outlive it by far
+	return err
+}
+
+func (a *Call) lock(ctx context.Context) error {
 	c := a.Client
 	sh := c.shard(a.Config.Name)
 	sh.calls.Add() // so that Close waits for what a late grant leaves to do
@@ -89,7 +96,6 @@ func (a *Call) Lock(ctx context.Context) error {
 	if c.isClosing.Load() {
 		return request.ErrClosed
 	}
-	a.ctx = ctx
 	state, err := a.join(sh, ended(ctx))
 	for err == nil {
 		switch state {
@@ -111,12 +117,10 @@ func (a *Call) Lock(ctx context.Context) error {
 // join enters the name, and re-enters, joins other readers or queues. over is why ctx
 // has ended, if it has.
 func (a *Call) join(sh *shard, over error) (localqueue.State, error) {
-	var fx effects
 	sh.mu.Lock()
 	a.enter(sh, a.Config.Name, a.Owner)
-	state, err := a.start(over, &fx)
+	state, err := a.start(over)
 	sh.mu.Unlock()
-	fx.run(a.Client)
 	if err == nil && !a.Try && state != localqueue.Granted {
 		err = a.countAsking()
 	}
@@ -124,7 +128,7 @@ func (a *Call) join(sh *shard, over error) (localqueue.State, error) {
 }
 
 // start is join with the shard locked.
-func (a *Call) start(over error, fx *effects) (localqueue.State, error) {
+func (a *Call) start(over error) (localqueue.State, error) {
 	w := &a.waiter
 	if done, err := a.owner.reenter(a.Mode, over, a.Handle); done || err != nil {
 		if done {
@@ -145,7 +149,7 @@ func (a *Call) start(over error, fx *effects) (localqueue.State, error) {
 		w.State = localqueue.Direct
 	case a.Mode == store.Shared && n.reading.mayJoin(a):
 		n.reading.next()
-		n.reading.serve(a, fx)
+		n.reading.serve(a)
 	case a.Try:
 		w.State = localqueue.Direct
 	default:

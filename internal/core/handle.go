@@ -133,7 +133,7 @@ func (h *Handle) finish() (last bool, spares []<-chan struct{}, err error) {
 		last = false
 	case next != nil:
 		fx.end(h, ErrNotHeld)
-		s.pass(g, next, &fx)
+		s.pass(g, next)
 		last = false
 	case last:
 		fx.endContexts(h, ErrNotHeld)

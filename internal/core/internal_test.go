@@ -171,11 +171,9 @@ func TestHoldThatIsGivenUpHasNoTrouble(t *testing.T) {
 		r.near.renewals.join(s, "down")
 		r.near.renewals.mu.Unlock()
 		p.dropped = true
-		var fx effects
 		a.name.shard.mu.Lock()
-		p.granted(&fx)
+		p.granted()
 		a.name.shard.mu.Unlock()
-		fx.run(r.near)
 		assert.Empty(t, r.near.renewals.causes)
 		assert.ErrorIs(t, a.leave(context.Canceled), context.Canceled)
 	})

@@ -188,3 +188,16 @@ func (n *nameState) carryOut(actions []localqueue.Action) {
 		}
 	}
 }
+
+// dropSpares gives up the places that no waiter relies on, when nobody in this
+// process holds the name any more. It returns channels that tell when they are gone.
+// The shard is locked.
+func (n *nameState) dropSpares() (gone []<-chan struct{}) {
+	for _, p := range slices.Clone(n.background) {
+		if !p.queue.Wanted() {
+			gone = append(gone, p.request.Cleared())
+			p.drop()
+		}
+	}
+	return gone
+}

@@ -77,26 +77,23 @@ func (p *place) follow() {
 
 // done takes the outcome of a request in the background.
 func (p *place) done(answer request.Answer) {
-	c := p.name.client
-	var fx effects
 	if answer.Outcome == request.Granted {
 		p.hold.init(p, answer.Grant)
 	}
 	sh := p.name.shard
 	sh.mu.Lock()
 	if answer.Outcome == request.Granted {
-		p.granted(&fx)
+		p.granted()
 	} else if !p.dropped {
 		p.refused(answer.Err)
 	}
 	sh.mu.Unlock()
-	fx.run(c)
 }
 
 // granted gives the hold to the calls that rely on the place, or back to the store.
 // A call that asked on its own goroutine fails if the grant is of no use; waiters
 // that followed the place ask for themselves. The shard is locked.
-func (p *place) granted(fx *effects) {
+func (p *place) granted() {
 	n, s := p.name, &p.hold
 	var err error
 	switch {
@@ -109,9 +106,9 @@ func (p *place) granted(fx *effects) {
 		err = request.ErrExpired
 	}
 	if p.queue == nil {
-		p.grantedDirectly(err, fx)
+		p.grantedDirectly(err)
 	} else {
-		p.grantedFront(err, fx)
+		p.grantedFront(err)
 	}
 	if len(s.owners) == 0 {
 		s.giveUp()
@@ -121,7 +118,7 @@ func (p *place) granted(fx *effects) {
 }
 
 // grantedDirectly gives the hold to the one call that asked for it.
-func (p *place) grantedDirectly(err error, fx *effects) {
+func (p *place) grantedDirectly(err error) {
 	a := p.only
 	if err == nil && a.owner.lost > 0 {
 		err = ErrLostOuter
@@ -130,14 +127,29 @@ func (p *place) grantedDirectly(err error, fx *effects) {
 	case !p.asksFor(a): // it has gone
 	case err != nil:
 		a.fail(err)
+	case p.strange(a.owner):
+		p.askAgain(a)
 	default:
 		p.hold.buildOn(a.owner)
-		p.hold.serve(a, fx)
+		p.hold.serve(a)
 	}
 }
 
+// strange reports whether o got the name under another identity meanwhile. To the store
+// this request is that of another owner then. The shard is locked.
+func (p *place) strange(o *ownerState) bool {
+	return len(o.holds) > 0 && o.identity != nil && o.identity.id != p.identity.id
+}
+
+// askAgain has the call of this place begin again: it re-enters what its owner holds, or
+// asks under the identity of that.
+func (p *place) askAgain(a *Call) {
+	a.waiter.State = localqueue.Direct
+	a.wake()
+}
+
 // grantedFront gives the hold to the writer at the front, or to the readers there.
-func (p *place) grantedFront(err error, fx *effects) {
+func (p *place) grantedFront(err error) {
 	n, s := p.name, &p.hold
 	p.atRest()
 	if asker := p.queue.Asker(); err != nil && asker != nil && p.queue.Phase == localqueue.Inline {
@@ -146,7 +158,7 @@ func (p *place) grantedFront(err error, fx *effects) {
 		}))
 		return
 	}
-	n.queue.Grant(p.queue)
+	n.queue.Forget(p.queue)
 	for err == nil {
 		w := n.queue.Follower(p.queue)
 		if w == nil || len(s.owners) > 0 && s.spare == 0 {
@@ -155,7 +167,7 @@ func (p *place) grantedFront(err error, fx *effects) {
 		if len(s.owners) > 0 {
 			s.next()
 		}
-		s.serve(w.Value.(*Call), fx)
+		s.serve(w.Value.(*Call))
 	}
 	if p.mode() == store.Shared && s.spare > 0 {
 		n.reading = s
@@ -213,8 +225,9 @@ func (p *place) refusedDirectly(err error, again bool) {
 	case !p.asksFor(a): // it has gone
 	case again && !a.Try:
 		a.again = p.afterLostID()
-		a.waiter.State = localqueue.Direct
-		a.wake()
+		p.askAgain(a)
+	case p.strange(a.owner) && errors.Is(err, store.ErrHeld):
+		p.askAgain(a)
 	default:
 		a.fail(err)
 	}
@@ -270,21 +283,8 @@ func (p *place) checkIdle() {
 func (p *place) drop() {
 	p.dropped = true
 	if p.queue != nil {
-		p.name.queue.Discard(p.queue)
+		p.name.queue.Forget(p.queue)
 		p.atRest()
 	}
 	p.request.Abandon()
-}
-
-// dropSpares gives up the places that no waiter relies on, when nobody in this
-// process holds the name any more. It returns channels that tell when they are gone.
-// The shard is locked.
-func (n *nameState) dropSpares() (gone []<-chan struct{}) {
-	for _, p := range slices.Clone(n.background) {
-		if !p.queue.Wanted() {
-			gone = append(gone, p.request.Cleared())
-			p.drop()
-		}
-	}
-	return gone
 }

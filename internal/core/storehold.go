@@ -81,7 +81,7 @@ func (s *storeHold) buildOn(o *ownerState) {
 }
 
 // serve gives the hold to the owner of a call, which is woken. The shard is locked.
-func (s *storeHold) serve(a *Call, fx *effects) {
+func (s *storeHold) serve(a *Call) {
 	n, o := a.name, a.owner
 	if s.place.identity.requests > 1 {
 		s.spare = 0
@@ -159,13 +159,13 @@ func (s *storeHold) successor() *Call {
 }
 
 // pass gives the hold of g to the next writer. The shard is locked.
-func (s *storeHold) pass(g *ownerHold, a *Call, fx *effects) {
+func (s *storeHold) pass(g *ownerHold, a *Call) {
 	n := a.name
 	n.ownerHolds++ // the name is held throughout
 	s.end(g)
 	g.owner.identity = nil
 	s.next()
-	s.serve(a, fx)
+	s.serve(a)
 	n.ownerHolds--
 }
 

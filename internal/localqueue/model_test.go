@@ -170,7 +170,7 @@ func (c *caller) apply(e event) {
 		c.fail(c.place(e.n), failures[e.arg])
 	case discard:
 		p := c.place(e.n)
-		c.q.Discard(p)
+		c.q.Forget(p)
 		if p.Phase != Gone {
 			c.wrong("a place that was discarded is in phase %d", p.Phase)
 		}
@@ -205,7 +205,7 @@ func (c *caller) applyToWaiter(e event, w *Waiter) {
 
 // grant serves the waiters that rely on p, up to most.
 func (c *caller) grant(p *Place, most int) {
-	c.q.Grant(p)
+	c.q.Forget(p)
 	for w := c.q.Follower(p); w != nil && most > 0; w = c.q.Follower(p) {
 		c.serve(w)
 		most--

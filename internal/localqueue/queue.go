@@ -109,18 +109,11 @@ func (q *Queue) Detach(p *Place) {
 	p.Phase = Background
 }
 
-// Grant notes that the request of p was granted. The caller then serves the
-// waiters that rely on p, as many as the grant allows, and calls End.
-func (q *Queue) Grant(p *Place) { q.forget(p) }
-
-// Discard forgets p, which no waiter relies on.
-func (q *Queue) Discard(p *Place) { q.forget(p) }
-
 // End removes p, whose request is over. The waiters that still rely on it are
 // given another place: the first of them has to ask.
 func (q *Queue) End(p *Place) []Action {
 	q.actions = q.actions[:0]
-	q.forget(p)
+	q.Forget(p)
 	q.reassign(p)
 	return q.actions
 }
@@ -130,7 +123,7 @@ func (q *Queue) End(p *Place) []Action {
 // The others go on, as after End.
 func (q *Queue) Fail(p *Place, behind bool, concerns func(*Waiter) bool) []Action {
 	q.actions = q.actions[:0]
-	q.forget(p)
+	q.Forget(p)
 	for w := q.head; w != nil; {
 		next := w.next
 		if (w.Place == p || behind && w.State == Waiting) && concerns(w) {
@@ -190,13 +183,14 @@ func (q *Queue) part(w *Waiter) {
 	w.Place = nil
 	p.followers--
 	if p.asker == w {
-		q.forget(p)
+		q.Forget(p)
 		q.reassign(p)
 	}
 }
 
-// forget ends p for the queue. Waiters may still rely on it.
-func (q *Queue) forget(p *Place) {
+// Forget ends p for the queue. If its request was granted, the caller then serves the
+// waiters that rely on p, as many as the grant allows, and calls End.
+func (q *Queue) Forget(p *Place) {
 	p.Phase, p.asker = Gone, nil
 	if q.keepers[p.Mode] == p {
 		q.keepers[p.Mode] = nil

@@ -24,8 +24,7 @@ type polling struct {
 	sent  time.Time    // sending of the last request
 	next  time.Time    // when to ask; zero: a request was sent, and its answer is not looked at yet
 	wish  time.Time    // when to ask by an event that came after the last sending; zero: none
-	until time.Time    // patience lasts at least until then, for a late request; zero: there was none
-	late  bool         // a late request was sent, and none was confirmed since
+	until time.Time    // patience lasts at least until then; zero: no late request was sent since the last confirmed one
 	pause Backoff
 }
 
@@ -74,7 +73,7 @@ func (r *Request) plan(a Answer, now time.Time) (wait time.Duration) {
 	switch a.Outcome {
 	case Queued:
 		p.pause.Reset()
-		p.until, p.late = time.Time{}, false
+		p.until = time.Time{}
 		p.next = now.Add(max(min(a.Retry, r.config.WaitTTL/3), minSleep))
 		if !p.wish.IsZero() {
 			p.next = earlier(p.next, p.wish)
@@ -126,7 +125,7 @@ func (r *Request) onTimer() {
 	case r.trouble() != nil && left > 0:
 		timeout = min(timeout, left)
 	case due.After(r.giveUp()) && (r.present || left <= 0):
-		p.until, p.late = due, true
+		p.until = due
 	}
 	p.sent, p.wish, p.next = now, time.Time{}, time.Time{}
 	r.inFlight = true
@@ -204,7 +203,7 @@ func (r *Request) finish(a Answer) {
 func (r *Request) Late() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.poll != nil && r.poll.late
+	return r.poll != nil && !r.poll.until.IsZero()
 }
 
 func earlier(a, b time.Time) time.Time {

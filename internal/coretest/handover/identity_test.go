@@ -5,9 +5,11 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/internal/coretest"
+	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -98,4 +100,53 @@ func TestReaderThatLeftOthersDoesNotUpgradeTheirHold(t *testing.T) {
 		synctest.Wait()
 		coretest.WantFree(t, s, "m")
 	})
+}
+
+// Two calls of one owner ask the store at once: one at the front of the queue, one past it. The owner
+// gets one hold at the store, so it does not stand in its own way later.
+func TestTwoCallsOfAnOwnerGetOneHold(t *testing.T) {
+	for name, exclusive := range map[string]bool{"two readers": false, "reader and writer": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				locks := memory.New()
+				s := coretest.NewSpy(locks)
+				c := coretest.Open(t, s, nil)
+				owner, rw := privateOwner(t, c), c.RWMutex("m")
+				arrive := make(chan struct{})
+				s.OnAcquire(func(ctx context.Context, req store.Request) (store.Grant, error) {
+					if !req.Queue {
+						<-arrive
+					}
+					return locks.Acquire(ctx, req)
+				})
+				tried := make(chan *dlock.Hold, 1)
+				go func() {
+					try := rw.TryRLockContext
+					if exclusive {
+						try = rw.TryLockContext
+					}
+					h, err := try(owner)
+					assert.NoError(t, err)
+					tried <- h
+				}()
+				synctest.Wait()
+				read := coretest.MustRLock(t, owner, rw)
+				close(arrive)
+				second := <-tried
+				require.NotNil(t, second)
+				synctest.Wait()
+				if !exclusive {
+					onlyHolder(t, locks)
+				}
+				require.NoError(t, second.Unlock())
+				brief, cancel := context.WithTimeout(owner, time.Second)
+				defer cancel()
+				write, err := rw.LockContext(brief)
+				require.NoError(t, err)
+				require.NoError(t, write.Unlock())
+				require.NoError(t, read.Unlock())
+				coretest.WantFree(t, locks, "m")
+			})
+		})
+	}
 }

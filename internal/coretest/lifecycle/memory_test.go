@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"time"
+	"weak"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/internal/coretest"
@@ -71,4 +73,21 @@ func TestHoldContextsDoNotPileUp(t *testing.T) {
 	assert.Less(t, coretest.Heap(), before+4<<20, "bytes in use after %d contexts", coretest.ManyContexts)
 	require.NoError(t, h.Unlock())
 	require.NoError(t, c.Close())
+}
+
+// A hold that is kept for long does not keep the context that it was taken with.
+func TestHoldKeepsNoContext(t *testing.T) {
+	c, err := dlock.New(memory.New(), nil)
+	require.NoError(t, err)
+	defer c.Close()
+	type key struct{}
+	value := new([1 << 20]byte)
+	kept := weak.Make(value)
+	h := coretest.MustLock(t, context.WithValue(t.Context(), key{}, value), c.Mutex("m"))
+	value = nil
+	assert.Eventually(t, func() bool {
+		runtime.GC()
+		return kept.Value() == nil
+	}, 10*time.Second, time.Millisecond)
+	require.NoError(t, h.Unlock())
 }
