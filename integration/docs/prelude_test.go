@@ -32,6 +32,9 @@ var packages = map[string]string{
 	"goredispool": "github.com/go-redsync/redsync/v4/redis/goredis/v9",
 	"rueidis":     "github.com/redis/rueidis",
 	"rueidislock": "github.com/redis/rueidis/rueidislock",
+	"promhttp":    "github.com/prometheus/client_golang/prometheus/promhttp",
+	"prometheus":  "go.opentelemetry.io/otel/exporters/prometheus",
+	"metric":      "go.opentelemetry.io/otel/sdk/metric",
 }
 
 // values maps the variables that code in the documents uses without a declaration to their types.
