@@ -1,5 +1,5 @@
 // Package dlock replaces [sync.Mutex] and [sync.RWMutex] with locks that hold
-// between processes. A store keeps them: Redis, etcd, PostgreSQL, a quorum of
+// between processes. A store keeps them: Redis, etcd, PostgreSQL, ZooKeeper, a quorum of
 // independent servers, or memory for tests and single processes.
 //
 //	client, err := dlock.New(memory.New(), nil)

@@ -236,7 +236,8 @@ func (r *Request) Try(ctx context.Context, stop <-chan struct{}) Answer {
 			return a
 		}
 		wait := pause.Next()
-		if !time.Now().Add(wait).Before(deadline) {
+		// A request that is sent at the end would be cut, which costs a release with Bury.
+		if !time.Now().Add(wait + pause.Limit).Before(deadline) {
 			return Answer{Outcome: Refused, Err: Unavailable(a.Err)}
 		}
 		timer := time.NewTimer(wait)

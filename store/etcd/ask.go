@@ -60,6 +60,7 @@ func (a *ask) track(ctx context.Context) error {
 		if a.since = a.s.records.reads(a.r); !a.since.over {
 			return nil
 		}
+		a.s.records.isOver(a.r, time.Now())
 		if err := a.s.records.end(ctx, a.r); err != nil {
 			return err
 		}
@@ -149,6 +150,7 @@ func (a *ask) undo(ctx context.Context, refusal error) error {
 		return refusal
 	}
 	if a.sent && (errors.Is(refusal, rpctypes.ErrNoSpace) || errors.Is(refusal, store.ErrForeignKey)) {
+		a.s.records.isOver(a.r, time.Time{})
 		if err := a.s.records.end(ctx, a.r); err != nil {
 			return fmt.Errorf("%v, and what it may have left is not deleted yet: %v", refusal, err)
 		}
@@ -275,5 +277,5 @@ func (a *ask) held(ctx context.Context, h *entry, revision int64, holds int) (st
 		return store.Grant{}, store.ErrLost
 	}
 	lasts := min(a.req.TTL, s.leases.remains(a.lease, a.began))
-	return store.Grant{Held: true, Token: h.token, TTL: lasts, Holds: holds}, nil
+	return store.Grant{Held: true, Token: h.token, Short: h.short(), TTL: lasts, Holds: holds}, nil
 }

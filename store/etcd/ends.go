@@ -69,7 +69,17 @@ func (rs *records) due() (due []*record, left bool) {
 }
 
 // expire ends a record in the background.
-func (rs *records) expire(r *record) { rs.s.tasks.Go(func() { rs.endNow(r) }) }
+func (rs *records) expire(r *record) {
+	rs.isOver(r, time.Time{})
+	rs.s.tasks.Go(func() { rs.endNow(r) })
+}
+
+// isOver has the time of a record be up, if its deadline is not after now, or now is zero.
+func (rs *records) isOver(r *record, now time.Time) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	r.ending = r.ending || now.IsZero() || !now.Before(r.deadline)
+}
 
 func (rs *records) endNow(r *record) error {
 	ctx, cancel := context.WithTimeout(rs.s.ctx, callTimeout)
@@ -77,10 +87,14 @@ func (rs *records) endNow(r *record) error {
 	return rs.end(ctx, r)
 }
 
-// end deletes the keys of a record, whose time is up from now on. If that fails, the sweeper tries it again.
+// end deletes the keys of a record whose time is up. If that fails, the sweeper tries it again. It does nothing
+// if another call of it was earlier, and has had the record go on as that of a hold.
 func (rs *records) end(ctx context.Context, r *record) error {
 	rs.mu.Lock()
-	r.ending = true
+	if !r.ending {
+		rs.mu.Unlock()
+		return nil
+	}
 	rs.endAt(r, time.Now().Add(2*callTimeout))
 	rs.mu.Unlock()
 	err := rs.deleteKeys(ctx, r)
@@ -110,7 +124,7 @@ func (rs *records) deleteKeys(ctx context.Context, r *record) error {
 		gone := kv == nil || rs.s.leases.have(clientv3.LeaseID(kv.Lease)) == nil
 		switch {
 		case gone:
-		case string(kv.Key) != r.place && rs.becomesHold(r), !rs.is(r): // or it is the key of another call now
+		case string(kv.Key) != r.place && rs.goesOn(r), !rs.is(r): // or it is the key of another call now
 			return nil
 		default:
 			key := string(kv.Key)
@@ -144,10 +158,13 @@ func (s *Store) keyOf(ctx context.Context, r *record) (*mvccpb.KeyValue, error) 
 	return nil, nil
 }
 
-// becomesHold has a record go on as that of a hold, if it was that of a place.
-func (rs *records) becomesHold(r *record) bool {
+// goesOn has a record whose place has become a hold go on as that of a hold. It reports whether it goes on.
+func (rs *records) goesOn(r *record) bool {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
+	if !r.ending {
+		return true // another deletion has seen to it, and the hold may have been told since
+	}
 	if r.state != waiting {
 		return false
 	}

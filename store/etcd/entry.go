@@ -43,6 +43,7 @@ type entry struct {
 
 	owner  string // its first six characters
 	token  uint64 // of a hold
+	lent   bool   // it is, or may be, the token of an earlier hold of the owner
 	tokens int    // how many to reserve
 	ttl    time.Duration
 	wait   time.Duration
@@ -73,10 +74,18 @@ func newEntry(k idKeys, req store.Request) *entry {
 func (e *entry) becomes(key string, revision int64, token uint64, lease clientv3.LeaseID) *entry {
 	h := *e
 	h.key, h.held, h.create, h.mod, h.lease = key, true, revision, revision, lease
-	if h.token = token; token == 0 {
+	if h.token, h.lent = token, token != 0; token == 0 {
 		h.token = tokenAt(revision)
 	}
 	return &h
+}
+
+// short is how many of the tokens asked for a hold does not have.
+func (e *entry) short() int {
+	if e.lent {
+		return e.tokens - 1
+	}
+	return 0
 }
 
 // put writes a key of an entry.
@@ -177,6 +186,7 @@ func (e *entry) decode() (err error) {
 		e.token = tokenAt(e.create)
 	default:
 		text, of := strings.CutPrefix(v.Token, ownRevision+" + ")
+		e.lent = !of
 		if e.token, err = strconv.ParseUint(text, 10, 64); of {
 			e.token += tokenAt(e.create)
 		}

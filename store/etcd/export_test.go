@@ -131,6 +131,13 @@ func (s *Store) EndLate(t testing.TB, req store.Request) (carryOut func() bool) 
 	}
 }
 
+// EndOrdered orders the end of the record of an id, and returns what carries it out.
+func (s *Store) EndOrdered(id string) (carryOut func() error) {
+	r := s.records.find(id)
+	s.records.isOver(r, time.Time{})
+	return func() error { return s.records.endNow(r) }
+}
+
 // Expire has the time of an id be up.
 func (s *Store) Expire(id string) {
 	s.records.mu.Lock()

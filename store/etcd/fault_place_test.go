@@ -2,6 +2,7 @@ package etcd_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -130,6 +131,90 @@ func TestHoldOutlivesItsEnd(t *testing.T) {
 	}
 	if state, err := s.Inspect(t.Context(), "a"); err != nil || len(state.Holders) != 1 {
 		t.Errorf("%+v, %v", state, err)
+	}
+}
+
+// The time of a place was up, and its deletion was ordered. Meanwhile another handle granted it, and asking again told
+// of the hold. The deletion does not take it away.
+func TestGrantOutlivesTheEndOfItsPlace(t *testing.T) {
+	t.Parallel()
+	cluster := etcdtest.Start(t, 1)
+	s, mute := muted(t, cluster)
+	other := open(t, cluster.URL())
+	first, second := newRequest("a", 1), newRequest("a", 2)
+	second.Queue = true
+	if g, err := other.Acquire(t.Context(), first); err != nil || !g.Held {
+		t.Fatalf("%+v, %v", g, err)
+	}
+	if g, err := s.Acquire(t.Context(), second); err != nil || g.Held {
+		t.Fatalf("%+v, %v", g, err)
+	}
+	mute("Watch")
+	late := s.EndOrdered(second.ID)
+	if err := other.Release(t.Context(), refOf(first)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.Inspect(t.Context(), "a"); err != nil { // makes the hold of the waiter
+		t.Fatal(err)
+	}
+	if g, err := s.Acquire(t.Context(), second); err != nil || !g.Held {
+		t.Fatalf("%+v, %v", g, err)
+	}
+	if err := late(); err != nil {
+		t.Error(err)
+	}
+	if state, err := s.Inspect(t.Context(), "a"); err != nil || len(state.Holders) != 1 {
+		t.Errorf("%+v, %v: the late deletion has ended the hold", state, err)
+	}
+}
+
+// A reader waits behind a reader of a handle that is dead, and both are granted. Its owner asks for an upgrade before
+// the hold of either is made. Both are made then, and the upgrade is refused.
+func TestUpgradeBehindAGrantThatIsNotMade(t *testing.T) {
+	t.Parallel()
+	cluster := etcdtest.Start(t, 1)
+	s, mute := muted(t, cluster)
+	other := open(t, cluster.URL())
+	writer, first, second := newRequest("a", 1), newRequest("a", 2), newRequest("a", 3)
+	if g, err := other.Acquire(t.Context(), writer); err != nil || !g.Held {
+		t.Fatalf("%+v, %v", g, err)
+	}
+	mute("Watch") // so that neither reader makes its hold
+	for _, r := range []*store.Request{&first, &second} {
+		r.Queue, r.Mode = true, store.Shared
+		if g, err := s.Acquire(t.Context(), *r); err != nil || g.Held {
+			t.Fatalf("%+v, %v", g, err)
+		}
+	}
+	if err := other.Release(t.Context(), refOf(writer)); err != nil {
+		t.Fatal(err)
+	}
+	upgrade := newRequest("a", 4)
+	upgrade.Owner = second.Owner
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if g, err := s.Acquire(ctx, upgrade); !errors.Is(err, store.ErrUpgrade) {
+		t.Errorf("%+v, %v, want ErrUpgrade", g, err)
+	}
+	if state, err := other.Inspect(t.Context(), "a"); err != nil || len(state.Holders) != 2 {
+		t.Errorf("%+v, %v, want two readers", state, err)
+	}
+}
+
+// Readers that are granted together have tokens next to each other. A re-entry of one of them claims none but its own.
+func TestReentryReservesNoTokens(t *testing.T) {
+	t.Parallel()
+	s := open(t, etcdtest.Start(t, 1).URL())
+	writer := newRequest("a", 1)
+	if g, err := s.Acquire(t.Context(), writer); err != nil || !g.Held || g.Short != 0 {
+		t.Fatalf("%+v, %v", g, err)
+	}
+	again := newRequest("a", 2)
+	again.Owner, again.Tokens = writer.Owner, 10
+	for range 2 { // the second answer is read from the key
+		if g, err := s.Acquire(t.Context(), again); err != nil || !g.Held || g.Short != 9 {
+			t.Errorf("%+v, %v, want Short 9", g, err)
+		}
 	}
 }
 

@@ -133,8 +133,11 @@ func (v *view) judge(e *entry) verdict {
 			break
 		}
 		first := d.granted && d.own == nil && (e.create == 0 || w.create < e.create)
-		if first || w.tag == e.tag {
+		switch {
+		case first, w.tag == e.tag && ofOwner(v.holds, w.tag) != nil:
 			return verdict{before: w}
+		case w.tag == e.tag: // its conditions say that no earlier waiter is left
+			return verdict{before: due[0]}
 		}
 	}
 	return d

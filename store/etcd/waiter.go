@@ -108,7 +108,7 @@ func (w *waiter) granted(ctx context.Context, h *entry, since known, revision in
 		if !s.records.noteHold(r, since, h, revision, l, r.req.WaitTTL) {
 			return
 		}
-		event.Token = h.token
+		event.Token, event.Short = h.token, h.short()
 	}
 	s.sinks.Push(event)
 }
