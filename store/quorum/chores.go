@@ -69,7 +69,7 @@ func (c *chores) try(s *Store, n *node, job chore) bool {
 	ctx, cancel := context.WithTimeout(s.work.base, s.timeout(job.ref.TTL))
 	defer cancel()
 	err := n.store.Release(ctx, job.ref)
-	return err == nil || errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrClosed)
+	return err == nil || errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrForeignKey) || errors.Is(err, store.ErrClosed)
 }
 
 func (c *chores) take() (job chore, ok bool) {

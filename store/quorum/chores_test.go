@@ -1,6 +1,9 @@
 package quorum
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -30,6 +33,29 @@ func TestChoresAreBounded(t *testing.T) {
 	for _, got := range c.list[maxChores-3:] {
 		if got != last {
 			t.Errorf("at the end: got %+v, want the last that were added", got)
+		}
+	}
+}
+
+// refuses answers each release with its error.
+type refuses struct {
+	store.Store
+	err error
+}
+
+func (r refuses) Release(context.Context, store.Ref) error { return r.err }
+
+// TestChoreEnds: a release is tried again only if its outcome is unknown.
+func TestChoreEnds(t *testing.T) {
+	var s Store
+	s.work.base = t.Context()
+	job := chore{store.Ref{TTL: time.Second}, time.Now().Add(time.Hour)}
+	for err, done := range map[error]bool{
+		nil: true, store.ErrLost: true, store.ErrClosed: true, errors.New("no reply"): false,
+		fmt.Errorf("a hash: %w", store.ErrForeignKey): true,
+	} {
+		if got := new(chores).try(&s, &node{store: refuses{err: err}}, job); got != done {
+			t.Errorf("%v: done is %v, want %v", err, got, done)
 		}
 	}
 }
