@@ -143,7 +143,8 @@ var contractCases = []testCase{
 			w2.queue()
 			a.release()
 			h.wake(w)
-			h.after(h.last, h.ttl)
+			h.await(w2.req.ID, 0, h.ttl) // a store that confirms what it pushes counts from then
+			h.after(callTime{answered: h.now()}, h.ttl)
 			h.wantHolders(w)
 			w2.renewLost()
 		},

@@ -334,17 +334,27 @@ func (s *site) startPostgres(t testing.TB) {
 func (s *site) leftAtPostgres() (all []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	if _, err := s.looking.(store.Lister).List(ctx); err != nil {
-		return []string{"unknown: " + err.Error()}
-	}
 	c, err := pgx.Connect(ctx, s.database)
 	if err != nil {
 		return []string{"unknown: " + err.Error()}
 	}
 	defer c.Close(ctx)
-	rows, _ := c.Query(ctx, "SELECT 'row ' || encode(name, 'escape') FROM dlock_locks")
-	if all, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
+	names := func() ([]string, error) {
+		rows, _ := c.Query(ctx, "SELECT encode(name, 'escape') FROM dlock_locks")
+		return pgx.CollectRows(rows, pgx.RowTo[string])
+	}
+	before, err := names()
+	for i := 0; i < len(before) && err == nil; i++ {
+		_, err = s.looking.Inspect(ctx, before[i])
+	}
+	if err == nil {
+		all, err = names()
+	}
+	if err != nil {
 		return []string{"unknown: " + err.Error()}
+	}
+	for i, name := range all {
+		all[i] = "row " + name
 	}
 	return all
 }
