@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -186,8 +187,13 @@ func TestErrInjected(t *testing.T) {
 // Lose ends one hold. Its holder is told before Lose returns, and the lock is free.
 func TestLose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // OnLost is called for both holds, perhaps at once
 		var reported []string
-		client, store := dlocktest.New(t, &dlock.Options{OnLost: func(h *dlock.Hold) { reported = append(reported, h.Name()) }})
+		client, store := dlocktest.New(t, &dlock.Options{OnLost: func(h *dlock.Hold) {
+			mu.Lock()
+			defer mu.Unlock()
+			reported = append(reported, h.Name())
+		}})
 		rw := client.RWMutex("a")
 		one, err := rw.RLockContext(t.Context())
 		require.NoError(t, err)
@@ -200,7 +206,9 @@ func TestLose(t *testing.T) {
 		assert.LessOrEqual(t, time.Since(start), 11*time.Second, "a third of the lease")
 		assert.ErrorIs(t, other.Err(), dlock.ErrLost)
 		synctest.Wait()
+		mu.Lock()
 		assert.Contains(t, reported, "a")
+		mu.Unlock()
 		one.Unlock()
 		other.Unlock()
 
