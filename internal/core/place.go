@@ -141,8 +141,8 @@ func (p *place) strange(o *ownerState) bool {
 	return len(o.holds) > 0 && o.identity != nil && o.identity.id != p.identity.id
 }
 
-// askAgain has the call of this place begin again: it re-enters what its owner holds, or
-// asks under the identity of that.
+// askAgain has the call of this place begin again. It re-enters what its owner holds, or
+// sends a request under the identity of that hold.
 func (p *place) askAgain(a *Call) {
 	a.waiter.State = localqueue.Direct
 	a.wake()
