@@ -1,8 +1,6 @@
 package core
 
 import (
-	"errors"
-
 	"github.com/dlock-go/dlock/internal/localqueue"
 	"github.com/dlock-go/dlock/internal/request"
 	"github.com/dlock-go/dlock/store"
@@ -126,12 +124,9 @@ func (a *Call) settle(p *place, err error) (localqueue.State, error) {
 		p.refused(err)
 	}
 	state := a.waiter.State
-	if state == localqueue.Granted {
-		a.Handle.delivered, a.leaseChecked = true, true
+	if state == localqueue.Granted && a.Config.MaxHold == 0 {
+		a.Handle.delivered, a.leaseChecked = true, true // granted has just read the clock
 	}
 	n.shard.mu.Unlock()
 	return state, nil
 }
-
-// isClosed reports that a handle was ended by Close.
-func isClosed(err error) bool { return errors.Is(err, store.ErrClosed) }

@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/dlock-go/dlock/internal/localqueue"
@@ -233,23 +234,33 @@ func (a *Call) fail(err error) {
 }
 
 // deliver ends a call that was granted. It looks at the clock last, so that a pause
-// on the way ends in an error and never in a hold that is not. From then on the
+// on the way ends in an error, and not in a hold that is over. Only a hold that MaxHold
+// has ended is handed out all the same, as lost: see storeHold.late. From then on the
 // loss of the hold is told.
 func (a *Call) deliver() error {
 	a.uncount()
 	if a.leaseChecked {
 		return nil
 	}
-	h := a.Handle
-	sh := a.name.shard
+	h, sh := a.Handle, a.name.shard
+	s := h.turn.store
+	var fx effects
 	sh.mu.Lock()
-	if h.err == nil && h.turn.store.lease.Valid() {
-		h.delivered = true
-		sh.mu.Unlock()
+	h.delivered = h.err == ErrMaxHold || h.err == nil && !s.late()
+	switch {
+	case !h.delivered:
+	case h.err != nil: // declared before the call had the hold, so not told
+		fx.losses = append(fx.losses, loss{store: s, cause: h.err, told: []*Handle{h}})
+	case !s.lease.Valid():
+		s.lose(&fx)
+	}
+	delivered := h.delivered
+	sh.mu.Unlock()
+	fx.run(a.Client)
+	if delivered {
 		return nil
 	}
-	sh.mu.Unlock()
-	if err := h.Unlock(); isClosed(err) {
+	if err := h.Unlock(); errors.Is(err, store.ErrClosed) {
 		return request.ErrClosed
 	}
 	return request.ErrExpired

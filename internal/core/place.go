@@ -102,7 +102,7 @@ func (p *place) granted() {
 		return
 	case n.client.isClosing.Load():
 		err = request.ErrClosed
-	case !s.lease.Valid():
+	case s.late():
 		err = request.ErrExpired
 	}
 	if p.queue == nil {

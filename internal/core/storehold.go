@@ -60,6 +60,11 @@ func (s *storeHold) init(p *place, g request.Grant) {
 	c.dog.Keep(&s.lease, t)
 }
 
+// late reports whether the lease was over before an owner had the hold, so that the
+// grant is of no use. A lease that MaxHold has ended is not late: the next grant would be
+// over too, and Lock would try for ever. The owner gets the hold and its loss.
+func (s *storeHold) late() bool { return !s.lease.Valid() && s.cause() != ErrMaxHold }
+
 // giveUp ends the renewal of a hold that no owner was given.
 func (s *storeHold) giveUp() {
 	s.lease.Disarm()
