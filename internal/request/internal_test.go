@@ -2,6 +2,7 @@ package request
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -165,6 +166,49 @@ func TestAbandonedAsTheClientCloses(t *testing.T) {
 		state, err := s.Inspect(t.Context(), "m")
 		return err == nil && len(state.Queue) == 0
 	}, 10*time.Second, time.Millisecond)
+}
+
+// contradictory is a store whose answers are certain, and wrap the error of a context too: a client
+// library ends its own contexts when it is closed.
+type contradictory struct {
+	store.Store
+	refusal error
+}
+
+func (s contradictory) err() error {
+	return fmt.Errorf("%w: connection: %w", s.refusal, context.Canceled)
+}
+
+func (s contradictory) Acquire(context.Context, store.Request) (store.Grant, error) {
+	return store.Grant{}, s.err()
+}
+
+func (s contradictory) Release(context.Context, store.Ref) error { return s.err() }
+
+// A certain answer stays certain whatever else its error wraps. The context's error, which is not
+// the caller's, does not get out.
+func TestCertainErrorThatWrapsAContextsError(t *testing.T) {
+	for _, refusal := range []error{
+		store.ErrHeld, store.ErrUpgrade, store.ErrLost, store.ErrForeignKey, store.ErrRefused, store.ErrClosed,
+	} {
+		t.Run(refusal.Error(), func(t *testing.T) {
+			s := contradictory{memory.New(), refusal}
+			d := NewSender(s, slog.New(slog.DiscardHandler))
+			defer d.StopAcquires()
+			r := new(Request)
+			r.Init(d, &Config{TTL: time.Minute, WaitTTL: time.Minute, Timeout: time.Minute}, "m", "id", store.Exclusive)
+			r.For("owner", true, 1)
+			answer := r.Send(t.Context())
+			looked := d.Look(t.Context(), time.Minute, func(context.Context) error { return s.err() })
+			released := d.release(r.Ref(), time.Now(), time.Minute)
+			assert.Equal(t, Refused, answer.Outcome)
+			for _, err := range []error{answer.Err, looked, released} {
+				assert.ErrorIs(t, err, refusal)
+				assert.NotErrorIs(t, err, context.Canceled)
+				assert.Equal(t, s.err().Error(), err.Error())
+			}
+		})
+	}
 }
 
 func TestCounter(t *testing.T) {
