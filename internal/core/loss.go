@@ -197,9 +197,7 @@ func (c *Client) goneAtRelease(h *Handle, err error) error {
 		c.onLost.add(func() { c.config.OnLost(h) })
 	}
 	if !errors.Is(err, store.ErrLost) {
-		err = withLost(err)
+		err = fmt.Errorf("%w: %w", store.ErrLost, err)
 	}
 	return err
 }
-
-func withLost(err error) error { return fmt.Errorf("%w: %w", store.ErrLost, err) }

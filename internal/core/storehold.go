@@ -73,13 +73,9 @@ func (s *storeHold) giveUp() {
 
 func (s *storeHold) mode() store.Mode { return s.place.mode() }
 
-// buildOn takes into account what else o has of this name, or may have under the
-// same identity: then the store may have answered with the token of that, and the
-// tokens after it are not ours. The shard is locked.
+// buildOn takes into account what else o has of this name: if the store has answered
+// with the token of that, the owner keeps the one that it was given. The shard is locked.
 func (s *storeHold) buildOn(o *ownerState) {
-	if s.place.identity.requests > 1 {
-		s.spare = 0
-	}
 	if s.issued == o.storeToken {
 		s.token = o.ownToken
 	}
@@ -89,7 +85,7 @@ func (s *storeHold) buildOn(o *ownerState) {
 func (s *storeHold) serve(a *Call) {
 	n, o := a.name, a.owner
 	if s.place.identity.requests > 1 {
-		s.spare = 0
+		s.spare = 0 // the grant may be a re-entry, and the tokens after it another hold's
 	}
 	if a.waiter.InQueue() {
 		n.carryOut(n.queue.Serve(&a.waiter))

@@ -31,9 +31,6 @@ type Queue struct {
 	actions []Action // of the event under way; reused
 }
 
-// Empty reports whether no waiter is in the queue.
-func (q *Queue) Empty() bool { return q.head == nil }
-
 // ReaderMayJoin reports whether a reader that comes now would stand before every
 // waiting writer, so that it may share a hold that other readers have.
 func (q *Queue) ReaderMayJoin() bool {

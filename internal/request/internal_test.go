@@ -79,7 +79,7 @@ func TestReleaserKeepsNothing(t *testing.T) {
 	k.first.workers = k.first.max // nobody works
 	for range 3 {
 		r := new(Request)
-		r.Init(d, new(Config), "m", NewID(), store.Exclusive)
+		r.Init(d, new(Config), "m", "id", store.Exclusive)
 		k.add(r, true)
 	}
 	list := k.first.list
@@ -98,7 +98,7 @@ func TestReleaserKeepsNothing(t *testing.T) {
 func TestRefusedBeforeItListens(t *testing.T) {
 	d := NewSender(memory.New(), slog.New(slog.DiscardHandler))
 	r := new(Request)
-	r.Init(d, &Config{TTL: time.Second, WaitTTL: time.Second, Timeout: time.Second}, "m", NewID(), store.Exclusive)
+	r.Init(d, &Config{TTL: time.Second, WaitTTL: time.Second, Timeout: time.Second}, "m", "id", store.Exclusive)
 	var got Answer
 	r.poll = &polling{then: func(a Answer) { got = a }, timer: time.NewTimer(time.Hour)}
 	r.mu.Lock()
@@ -132,7 +132,7 @@ func (s *firesAgain) Acquire(context.Context, store.Request) (store.Grant, error
 func TestTimerFiresTwice(t *testing.T) {
 	s := &firesAgain{Store: memory.New(), request: new(Request)}
 	d, r := NewSender(s, slog.New(slog.DiscardHandler)), s.request
-	r.Init(d, &Config{TTL: time.Hour, WaitTTL: time.Hour, Timeout: time.Minute}, "m", NewID(), store.Exclusive)
+	r.Init(d, &Config{TTL: time.Hour, WaitTTL: time.Hour, Timeout: time.Minute}, "m", "id", store.Exclusive)
 	r.Poll(r.Send(t.Context()), func(Answer) {})
 	r.mu.Lock()
 	r.poll.next = time.Now()
@@ -152,7 +152,7 @@ func TestAbandonedAsTheClientCloses(t *testing.T) {
 	assert.NoError(t, err)
 	d := NewSender(s, slog.New(slog.DiscardHandler))
 	r := new(Request)
-	r.Init(d, &Config{TTL: time.Minute, WaitTTL: time.Minute, Timeout: time.Minute}, "m", NewID(), store.Exclusive)
+	r.Init(d, &Config{TTL: time.Minute, WaitTTL: time.Minute, Timeout: time.Minute}, "m", "id", store.Exclusive)
 	owner, _ := NewIDs()
 	r.For(owner, true, 1)
 	r.Poll(r.Send(t.Context()), func(Answer) {})

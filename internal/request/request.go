@@ -143,7 +143,9 @@ func (r *Request) send(ctx context.Context, now time.Time, timeout time.Duration
 		err = explain(err, bounded.Err() != nil, now)
 	}
 	bounded.leave()
-	return r.answered(g, err, now)
+	r.mu.Lock()
+	defer r.unlock()
+	return r.note(g, err, now)
 }
 
 // begin notes when the first request is sent. r.mu is locked.
@@ -152,15 +154,6 @@ func (r *Request) begin(now time.Time) {
 		r.base = now
 		r.resets = r.sender.wakeups.resets.Load()
 	}
-}
-
-// answered notes what a reply tells about the id, whoever still wants it, and
-// returns what the reply means for a caller that does.
-func (r *Request) answered(g store.Grant, err error, sent time.Time) Answer {
-	r.mu.Lock()
-	answer := r.note(g, err, sent)
-	r.unlock()
-	return answer
 }
 
 // unlock ends a call: it unlocks r.mu. A request that was abandoned during the call was
@@ -173,7 +166,8 @@ func (r *Request) unlock() {
 	}
 }
 
-// note is answered under r.mu.
+// note notes what a reply tells about the id, whoever still wants it, and returns
+// what the reply means for a caller that does. r.mu is locked.
 func (r *Request) note(g store.Grant, err error, sent time.Time) Answer {
 	r.inFlight = false
 	r.sender.counts.count(r.req.ID, err)
