@@ -13,9 +13,6 @@ func (a *Call) askForFront() (localqueue.State, error) {
 	if err := a.over(); err != nil {
 		return localqueue.Asking, err
 	}
-	if a.Client.isClosing.Load() {
-		return localqueue.Asking, request.ErrClosed
-	}
 	owner, id := request.NewIDs()
 	n, w := a.name, &a.waiter
 	n.shard.mu.Lock()
@@ -62,13 +59,9 @@ func (a *Call) askDirectly() (localqueue.State, error) {
 	owner, id := request.NewIDs()
 	n := a.name
 	n.shard.mu.Lock()
-	done, err := a.owner.reenter(a.Mode, nil, a.Handle)
+	done, err := a.reenter(nil)
 	if !done && err == nil {
 		err = a.owner.standAlone()
-	}
-	if done {
-		a.waiter.State, a.leaseChecked = localqueue.Granted, true
-		a.owner.refs-- // the handle has its own
 	}
 	if done || err != nil {
 		n.shard.mu.Unlock()
@@ -96,9 +89,6 @@ func (a *Call) answered(p *place, answer request.Answer) (localqueue.State, erro
 		return a.settle(p, answer.Err)
 	}
 	err := a.over()
-	if err == nil && a.Client.isClosing.Load() {
-		err = request.ErrClosed
-	}
 	n, sent := a.name, a.Client.moment(p.request.Sent())
 	n.shard.mu.Lock()
 	a.askedAt(sent)

@@ -131,11 +131,7 @@ func (a *Call) join(sh *shard, over error) (localqueue.State, error) {
 // start is join with the shard locked.
 func (a *Call) start(over error) (localqueue.State, error) {
 	w := &a.waiter
-	if done, err := a.owner.reenter(a.Mode, over, a.Handle); done || err != nil {
-		if done {
-			w.State, a.leaseChecked = localqueue.Granted, true
-			a.owner.refs-- // the handle has its own
-		}
+	if done, err := a.reenter(over); done || err != nil {
 		return w.State, err
 	}
 	if over != nil {
