@@ -13,12 +13,14 @@ func (a *Call) askForFront() (localqueue.State, error) {
 	if err := a.over(); err != nil {
 		return localqueue.Asking, err
 	}
+	// The ids are drawn without the mutex: the kernel may take its time. The waiter may
+	// be served by a local hand-over meanwhile.
 	owner, id := request.NewIDs()
 	n, w := a.name, &a.waiter
 	n.shard.mu.Lock()
-	if w.State != localqueue.Asking {
+	if state := w.State; state != localqueue.Asking {
 		n.shard.mu.Unlock()
-		return w.State, nil
+		return state, nil
 	}
 	p := a.newPlace(id)
 	p.queue = w.Place
@@ -30,6 +32,9 @@ func (a *Call) askForFront() (localqueue.State, error) {
 		p.identity = &p.own
 	}
 	inline := n.ownerHolds == 0
+	// A span of tokens is for hand-overs that the store does not see. A writer that is
+	// alone here has no waiter to pass the hold to. Under an identity that was asked for
+	// before the grant may be a re-entry, and then the next tokens are another hold's.
 	tokens := 1
 	if a.Config.shareable() && p.identity.requests == 0 && (a.Mode == store.Shared || !inline || !a.owner.alone()) {
 		tokens += a.Config.Handoffs
@@ -92,6 +97,8 @@ func (a *Call) answered(p *place, answer request.Answer) (localqueue.State, erro
 	n, sent := a.name, a.Client.moment(p.request.Sent())
 	n.shard.mu.Lock()
 	a.askedAt(sent)
+	// The call does not rely on the place any more if its owner has the lock by another
+	// call of its own meanwhile: then the call re-enters.
 	if err == nil && p.asksFor(a) {
 		p.follow()
 		n.shard.mu.Unlock()

@@ -29,8 +29,10 @@ func (c *LockConfig) Prepare() {
 	c.kind = localqueue.Kind{TTL: int64(c.TTL), WaitTTL: int64(c.WaitTTL), Label: c.Label, Alone: !c.shareable()}
 }
 
-// Call is one lock call, and the memory of all that an uncontended lock needs. The
-// caller sets Client to Owner and does not change them.
+// Call is one lock call, and the memory of all that an uncontended lock needs: most
+// calls need each part exactly once, and one object costs less than six. The price is
+// that a hold keeps the memory of its call. The caller sets Client to Owner and does
+// not change them.
 type Call struct {
 	Client *Client
 	Config *LockConfig
@@ -92,12 +94,16 @@ func (a *Call) Lock(ctx context.Context) error {
 func (a *Call) lock(ctx context.Context) error {
 	c := a.Client
 	sh := c.shard(a.Config.Name)
-	sh.calls.Add() // so that Close waits for what a late grant leaves to do
+	// Close waits for what a late grant leaves to do. The call counts itself before it
+	// looks: Close marks first and waits then, so one of the two sees the other.
+	sh.calls.Add()
 	defer sh.calls.Done()
 	if c.isClosing.Load() {
 		return request.ErrClosed
 	}
 	state, err := a.join(sh, ended(ctx))
+	// Each step takes the state that the last one has left. Other goroutines may have
+	// changed it since, so a step that acts on it looks again under the shard's mutex.
 	for err == nil {
 		switch state {
 		case localqueue.Asking:
@@ -148,11 +154,11 @@ func (a *Call) start(over error) (localqueue.State, error) {
 		n.reading.next()
 		n.reading.serve(a)
 	case a.Try:
-		w.State = localqueue.Direct
+		w.State = localqueue.Direct // in the queue it would wait
 	default:
 		w.Mode, w.Kind, w.Value = a.Mode, &a.Config.kind, a
 		n.queue.Join(w)
-		if w.State != localqueue.Asking {
+		if w.State != localqueue.Asking { // else the first request may end it without a wait
 			a.since = a.Client.now()
 		}
 		a.owner.waiters = append(a.owner.waiters, a)
@@ -173,6 +179,8 @@ func (a *Call) await() (localqueue.State, error) {
 		return state, nil
 	}
 	if a.ready == nil {
+		// Made under the mutex under which the state was looked at, so no change is
+		// missed. One element is enough: the call reads the state, not the channel.
 		a.ready = make(chan struct{}, 1)
 	}
 	ready := a.ready
@@ -270,7 +278,7 @@ func (a *Call) leave(err error) error {
 		n.shard.mu.Unlock()
 		return a.deliver()
 	}
-	st, own := a.inTheWay()
+	st, own := a.inTheWay() // before it leaves, as it parts from its place then
 	if a.waiter.InQueue() {
 		n.carryOut(n.queue.Leave(&a.waiter))
 	}

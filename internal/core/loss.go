@@ -173,6 +173,7 @@ func (c *Client) renew(ctx context.Context, batch []*watchdog.Lease) []watchdog.
 			outcomes[i] = watchdog.Renewed
 			c.renewed.Add(1)
 		case errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrForeignKey):
+			// Where something else is under the lock's key, the hold is not there any more.
 			outcomes[i] = watchdog.Lost
 		default:
 			failed[s] = err

@@ -135,7 +135,9 @@ func (s *storeHold) end(g *ownerHold) (last bool) {
 	return true
 }
 
-// isOpen reports whether the hold may pass on, or be joined, now. The shard is locked.
+// isOpen reports whether the hold may pass on, or be joined, now. If more was asked for
+// under its identity the store would grant that as a re-entry, to an owner that has
+// passed the hold on: then it stays where it is. The shard is locked.
 func (s *storeHold) isOpen() bool {
 	c := s.place.name.client
 	return s.spare > 0 && s.place.identity.requests == 1 && c.now()-s.began < handoverWindow && !c.isClosing.Load() && s.lease.Valid()
@@ -170,7 +172,9 @@ func (s *storeHold) pass(g *ownerHold, a *Call) {
 	n.ownerHolds--
 }
 
-// mayJoin reports whether a reader's call can share s. The shard is locked.
+// mayJoin reports whether a reader's call can share s. An owner that has an identity, or
+// another call under way that may get one, is known to the store apart from s, so it
+// asks for itself. The shard is locked.
 func (s *storeHold) mayJoin(a *Call) bool {
 	return s != nil && len(s.owners) > 0 && s.place.config.kind == a.Config.kind && a.Config.shareable() &&
 		a.owner.identity == nil && a.owner.refs == 1 && a.name.queue.ReaderMayJoin() && s.isOpen()

@@ -36,6 +36,8 @@ func (r *Request) abandon() (present, canRelease bool) {
 		r.poll.then = nil
 		r.poll.timer.Stop()
 	}
+	// The request under way may still be granted. Its end does what is left to do then
+	// (see unlock), and knows what that is.
 	present, canRelease = r.present || r.unknown, !r.inFlight || !wasAsking
 	r.mu.Unlock()
 	if polled {

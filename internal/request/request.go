@@ -130,6 +130,8 @@ func (r *Request) Send(ctx context.Context) Answer {
 func (r *Request) send(ctx context.Context, now time.Time, timeout time.Duration) Answer {
 	d := r.sender
 	r.mu.Lock()
+	// Under the mutex, so that Abandon either sees the request under way and leaves the
+	// release to it, or releases what earlier requests have left.
 	r.inFlight = !d.closing.Load()
 	if !r.inFlight {
 		r.unlock()
@@ -179,17 +181,21 @@ func (r *Request) note(g store.Grant, err error, sent time.Time) Answer {
 		r.told, r.base = max(r.told, g.Token), sent
 		answer.Outcome = Queued
 	case Certain(err):
+		// About this request only: an earlier one of the id, of unknown outcome, may
+		// have left something, so unknown and present stay.
 		answer.Outcome, answer.Err = Refused, err
 	default:
 		r.unknown = true
 		answer.Outcome, answer.Err = Unknown, err
 	}
+	// A reply that comes while the hold is released may have taken effect after the
+	// release: it is released once more.
 	r.strayed = r.strayed || r.phase == releasing && answer.Outcome != Refused
 	if err == nil && g.Held && r.phase == asking {
 		answer.Outcome = Granted
 		now := time.Now()
 		answer.Grant = Grant{Token: g.Token, Spare: r.spare(g.Short), At: now, Deadline: sent.Add(r.config.valid(g.TTL))}
-		if !now.Before(answer.Grant.Deadline) {
+		if !now.Before(answer.Grant.Deadline) { // the phase stays, so Abandon releases the hold
 			return Answer{Outcome: Refused, Err: ErrExpired}
 		}
 		r.phase = granted
