@@ -126,3 +126,13 @@ func TestMaxHoldThatIsOverAtOnceEndsNoWait(t *testing.T) {
 	require.NoError(t, c.Close())
 	assert.Eventually(t, func() bool { return told.Load() == 20 }, 10*time.Second, time.Millisecond)
 }
+
+func TestDoDoesNotCallFnWithALostHold(t *testing.T) {
+	m := coretest.Open(t, memory.New(), &dlock.Options{MaxHold: 1}).Mutex("m")
+	err := m.Do(t.Context(), func(context.Context) error {
+		t.Error("fn was called")
+		return nil
+	})
+	require.ErrorIs(t, err, dlock.ErrLost)
+	assert.NotContains(t, err.Error(), "; and") // it is told once
+}
