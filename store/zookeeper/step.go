@@ -212,19 +212,12 @@ func (s *Store) changes(st *step) bool {
 // and tells the waiters of this handle. Those of other handles are told by the
 // transaction.
 func (s *Store) commit(state *nameState, op operation, old *snapshot, st *step) error {
-	taken := s.takeWakes(&st.wakes)
 	err := s.write(s.namePath(op.name), old, st.next, &st.wakes)
-	s.noteWakes(op.name, &st.wakes, taken, err)
+	var events []store.Event
 	for _, e := range st.call.Events {
-		if !slices.Contains(taken, e.ID) || isCertain(err) {
-			continue
-		}
-		event := store.Event{ID: e.ID}
-		if err == nil {
-			event.Token, event.Short = st.final(e.Token), e.Short
-		}
-		s.sinks.Push(event)
+		events = append(events, store.Event{ID: e.ID, Token: st.final(e.Token), Short: e.Short})
 	}
+	s.noteWakes(op.name, &st.wakes, events, err)
 	if err != nil {
 		return err
 	}

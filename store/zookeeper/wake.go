@@ -15,10 +15,6 @@ import (
 type wake struct {
 	// end deletes the node when the place ends, unless the request asks again.
 	end *time.Timer
-
-	// busy: an operation of this handle is about to delete the node, and it tells
-	// the request what there is to tell. deleted: the node went meanwhile.
-	busy, deleted bool
 }
 
 // wakeChanges are the nodes of waiters that a transaction deletes and makes, by
@@ -60,38 +56,20 @@ func (s *Store) waitsNot(st *step, id string) {
 	}
 }
 
-// takeWakes is called before a transaction. It returns the ids of this handle
-// whose nodes the transaction deletes.
-func (s *Store) takeWakes(w *wakeChanges) (taken []string) {
+// noteWakes is called after a transaction that granted the requests of events. Those
+// of this handle are told. The transaction tells those of other handles.
+func (s *Store) noteWakes(name string, w *wakeChanges, events []store.Event, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, id := range slices.Concat(w.deleted, w.later) {
-		if node := s.wakes[id]; node != nil {
-			node.busy = true
-			taken = append(taken, id)
-		}
-	}
-	return taken
-}
-
-// noteWakes is called after a transaction, with what takeWakes returned.
-func (s *Store) noteWakes(name string, w *wakeChanges, taken []string, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, id := range taken {
-		node := s.wakes[id]
-		switch {
-		case node == nil: // Close, or the end of the place
-		case err == nil:
-			s.dropWake(id)
-		default:
-			node.busy = false
-			if node.deleted {
-				go s.granted(name, id, node)
+	if err == nil {
+		for _, event := range events {
+			if s.wakes[event.ID] != nil {
+				s.sinks.Push(event)
 			}
 		}
-	}
-	if err == nil {
+		for _, id := range slices.Concat(w.deleted, w.later) {
+			s.dropWake(id)
+		}
 		s.deleteWakes(w.later)
 	}
 	switch {
@@ -205,16 +183,15 @@ func (s *Store) watch(name, id string, w *wake) {
 	}
 }
 
-// granted tells a request of its token, unless it was told already or has ended.
+// granted tells a request of its token, unless it was told already or has ended. The
+// operation of this handle that has granted it, if it was one, comes first.
 func (s *Store) granted(name, id string, w *wake) {
-	s.mu.Lock()
-	waits := s.wakes[id] == w && !w.busy
-	if waits {
-		s.dropWake(id)
+	state, err := s.lockName(s.ctx, name)
+	if err != nil {
+		return
 	}
-	w.deleted = true
-	s.mu.Unlock()
-	if !waits {
+	defer s.unlockName(name, state)
+	if !s.isWake(id, w) {
 		return
 	}
 	event := store.Event{ID: id}
@@ -222,6 +199,10 @@ func (s *Store) granted(name, id string, w *wake) {
 		if r, err := n.record(present{epoch: epochOf(n.zxid)}); err == nil {
 			event.Token, event.Short, _ = r.Hold(id)
 		}
+		state.keep(n)
 	}
+	s.mu.Lock()
+	s.dropWake(id)
+	s.mu.Unlock()
 	s.sinks.Push(event)
 }
