@@ -16,7 +16,11 @@ func (s *Store) read(path string, sync bool) (*snapshot, error) {
 			return nil, outcome(err)
 		}
 	}
-	data, stat, err := s.conn.Get(path)
+	return s.found(s.conn.Get(path))
+}
+
+// found is the snapshot that an answer of the client has.
+func (s *Store) found(data []byte, stat *zk.Stat, err error) (*snapshot, error) {
 	if err == zk.ErrNoNode {
 		return new(snapshot), nil
 	}

@@ -38,6 +38,7 @@ func TestInside(t *testing.T) {
 	t.Run("RoomOfALaterNode", func(t *testing.T) { roomOfALaterNode(t, e) })
 	t.Run("RefusedPlace", func(t *testing.T) { refusedPlace(t, e) })
 	t.Run("PlaceGivenUp", func(t *testing.T) { placeGivenUp(t, e) })
+	t.Run("RecordOfAHolder", func(t *testing.T) { recordOfAHolder(t, e) })
 	t.Run("CloseOfASharedConnection", func(t *testing.T) { closeOfASharedConnection(t, e) })
 	t.Run("AuthorizeWaits", func(t *testing.T) { authorizeWaits(t, e) })
 	t.Run("DeleteAfterABrokenConnection", func(t *testing.T) { deleteAfterABrokenConnection(t, e) })

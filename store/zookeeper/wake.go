@@ -195,14 +195,44 @@ func (s *Store) granted(name, id string, w *wake) {
 		return
 	}
 	event := store.Event{ID: id}
-	if n, err := s.read(s.namePath(name), false); err == nil {
+	if n := s.readWatched(name, state); n != nil {
 		if r, err := n.record(present{epoch: epochOf(n.zxid)}); err == nil {
 			event.Token, event.Short, _ = r.Hold(id)
 		}
-		state.keep(n)
 	}
 	s.mu.Lock()
 	s.dropWake(id)
 	s.mu.Unlock()
 	s.sinks.Push(event)
+}
+
+// readWatched reads the record of a name and keeps it up to date until this handle
+// changes it: the waiters of other handles come while this one holds, and the release
+// need not read first. The name is locked. The result is nil if there is no record.
+func (s *Store) readWatched(name string, state *nameState) *snapshot {
+	data, stat, changed, err := s.conn.GetW(s.namePath(name))
+	n, err := s.found(data, stat, err)
+	if err != nil || !n.exists() {
+		return nil
+	}
+	state.known, state.busy = n, 0
+	go s.follow(name, n, changed)
+	return n
+}
+
+// follow reads a record again when it changes, if it is what the handle still knows.
+func (s *Store) follow(name string, n *snapshot, changed <-chan zk.Event) {
+	select {
+	case <-changed:
+	case <-s.ctx.Done():
+		return
+	}
+	state, err := s.lockName(s.ctx, name)
+	if err != nil {
+		return
+	}
+	defer s.unlockName(name, state)
+	if state.known == n {
+		s.readWatched(name, state)
+	}
 }

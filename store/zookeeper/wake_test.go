@@ -59,16 +59,16 @@ func placeGivenUp(t *testing.T, e *zookeepertest.Ensemble) {
 	wantNoWatch(t, s)
 }
 
-// watches says whether a goroutine of the handle watches a node.
-func (s *Store) watches() bool {
+// runs says whether a goroutine of the handle is in that method.
+func (s *Store) runs(method string) bool {
 	buf := make([]byte, 16<<20)
 	stacks := string(buf[:runtime.Stack(buf, true)])
-	return strings.Contains(stacks, fmt.Sprintf("(*Store).watch(%p", s))
+	return strings.Contains(stacks, fmt.Sprintf("(*Store).%s(%p", method, s))
 }
 
 func wantNoWatch(t *testing.T, s *Store) {
 	t.Helper()
-	require.Eventually(t, func() bool { return !s.watches() }, 20*time.Second, 20*time.Millisecond, "no goroutine watches")
+	require.Eventually(t, func() bool { return !s.runs("watch") && !s.runs("follow") }, 20*time.Second, 20*time.Millisecond, "no goroutine watches")
 }
 
 // closeOfASharedConnection: a handle over a connection of the user is closed while the
@@ -86,7 +86,7 @@ func closeOfASharedConnection(t *testing.T, e *zookeepertest.Ensemble) {
 		_, err = s.Acquire(t.Context(), place("x", i+2))
 		require.NoError(t, err)
 	}
-	require.Eventually(t, s.watches, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return s.runs("watch") }, 5*time.Second, 10*time.Millisecond)
 	session := owner.conn.SessionID()
 	p.Blackhole(true)
 	require.NoError(t, s.Close())
@@ -102,4 +102,49 @@ func closeOfASharedConnection(t *testing.T, e *zookeepertest.Ensemble) {
 	assert.Equal(t, session, owner.conn.SessionID(), "the session goes on")
 	_, err = owner.Acquire(t.Context(), numbered("y", 1))
 	assert.NoError(t, err)
+}
+
+// recordOf is what a handle knows of a name: the zxid of the record, and whether it
+// reads before the next operation.
+func recordOf(t *testing.T, s *Store, name string) (zxid int64, reads bool) {
+	t.Helper()
+	state, err := s.lockName(t.Context(), name)
+	require.NoError(t, err)
+	defer s.unlockName(name, state)
+	if state.known == nil {
+		return 0, true
+	}
+	return state.known.zxid, state.busy > 0
+}
+
+// recordOfAHolder: a handle that another one has granted knows the record when other
+// waiters come, so that it releases without a read. It watches no more when it has
+// changed the record itself.
+func recordOfAHolder(t *testing.T, e *zookeepertest.Ensemble) {
+	a, b := opens(t, e), opens(t, e)
+	events := make(chan store.Event, 10)
+	b.Listen(func(e store.Event) { events <- e })
+	_, err := a.Acquire(t.Context(), numbered("known", 1))
+	require.NoError(t, err)
+	_, err = b.Acquire(t.Context(), place("known", 2))
+	require.NoError(t, err)
+	require.NoError(t, a.Release(t.Context(), refTo(numbered("known", 1))))
+	select {
+	case event := <-events:
+		require.NotZero(t, event.Token)
+	case <-time.After(10 * time.Second):
+		t.Fatal("the waiter is not granted")
+	}
+	for n := 3; n < 6; n++ {
+		_, err = a.Acquire(t.Context(), place("known", n))
+		require.NoError(t, err)
+		now, _ := recordOf(t, a, "known")
+		require.Eventually(t, func() bool {
+			zxid, reads := recordOf(t, b, "known")
+			return zxid == now && !reads
+		}, 10*time.Second, 5*time.Millisecond, "the record with a waiter more")
+	}
+	require.NoError(t, b.Renew(t.Context(), []store.Ref{refTo(numbered("known", 2))})[0])
+	require.Eventually(t, func() bool { return !b.runs("follow") }, 10*time.Second, 10*time.Millisecond)
+	require.NoError(t, b.Release(t.Context(), refTo(numbered("known", 2))))
 }
