@@ -90,6 +90,7 @@ func closeOfASharedConnection(t *testing.T, e *zookeepertest.Ensemble) {
 	session := owner.conn.SessionID()
 	p.Blackhole(true)
 	require.NoError(t, s.Close())
+	require.Eventually(t, func() bool { return s.runs("deleteWake") }, 5*time.Second, 50*time.Millisecond)
 	p.Blackhole(false) // cuts what lost something
 	wantNoWatch(t, s)
 	require.Eventually(t, func() bool {
