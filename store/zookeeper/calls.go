@@ -18,13 +18,13 @@ const side = 32
 func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
 	var g store.Grant
 	var last *step
-	err := s.update(ctx, operation{name: req.Name, lease: req.TTL, isFree: true, adds: true, do: func(st *step) (err error) {
+	err := s.update(ctx, operation{name: req.Name, isFree: true, adds: true, do: func(st *step) (err error) {
 		longer := req
 		longer.TTL += st.slack
 		longer.WaitTTL += st.slack
 		last = st
 		if g, err = st.record.Acquire(&st.call, longer, s.id); err == nil && !g.Held {
-			s.waits(st, req.ID)
+			s.waits(st, req.ID, longer.WaitTTL)
 			return nil
 		}
 		if g.Held {
@@ -43,7 +43,7 @@ func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, er
 // Release implements [store.Store]: one transaction if nothing else has happened
 // to the name.
 func (s *Store) Release(ctx context.Context, ref store.Ref) error {
-	return s.update(ctx, operation{name: ref.Name, lease: ref.TTL, do: func(st *step) error {
+	return s.update(ctx, operation{name: ref.Name, do: func(st *step) error {
 		longer := ref
 		longer.TTL += st.slack
 		err := st.record.Release(&st.call, longer)
@@ -108,11 +108,7 @@ func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
 
 // renew renews the holds of one name.
 func (s *Store) renew(ctx context.Context, holds []store.Ref, name string, which []int, answers *[]error) error {
-	lease := holds[which[0]].TTL
-	for _, i := range which {
-		lease = min(lease, holds[i].TTL)
-	}
-	return s.update(ctx, operation{name: name, lease: lease, do: func(st *step) error {
+	return s.update(ctx, operation{name: name, do: func(st *step) error {
 		list := make([]error, 0, len(which))
 		for _, i := range which {
 			longer := holds[i]

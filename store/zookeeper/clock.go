@@ -1,7 +1,6 @@
 package zookeeper
 
 import (
-	"math"
 	"sync"
 	"time"
 
@@ -16,8 +15,8 @@ const (
 	// maxAsks bounds how often the leader is asked for its clock in one step.
 	maxAsks = 3
 
-	// exactly is how exactly the leader's clock has to be known, unless leases are
-	// long.
+	// exactly is how exactly the leader's clock has to be known, unless answers are
+	// slow.
 	exactly = 25 * time.Millisecond
 )
 
@@ -28,7 +27,6 @@ const (
 type clock struct {
 	mu sync.Mutex
 	sample
-	heard time.Time // when the last answer came, which may agree with the sample and be less exact
 
 	// anchor is the first time that this handle heard of the leader of epoch. All
 	// that was written under earlier leaders was written before it.
@@ -36,11 +34,11 @@ type clock struct {
 	known  bool
 }
 
-// sample is one answer of a leader.
+// sample is what is known since the last answer of a leader.
 type sample struct {
-	session   int64  // of the connection that it came by
+	session   int64  // of the connection that the answer came by
 	epoch     uint64 // of the leader
-	zxid      int64  // of the last write whose answer agrees with it
+	zxid      int64  // of the last write that was answered
 	at        time.Time
 	low, high time.Duration // the leader's clock at that moment, since 1970
 }
@@ -58,10 +56,12 @@ type present struct {
 // own, greater than those before.
 func epochOf(zxid int64) uint64 { return uint64(zxid) >> 32 }
 
-// observe takes the answer of a write that was sent at that time. An answer that is
-// less exact than the sample confirms the sample, unless the two contradict: the
-// leader's clock was set then, and the answer counts.
+// observe takes the answer of a write that was sent at that time. What the answers
+// before it tell counts as well, unless the two contradict: the leader's clock was
+// set then.
 func (c *clock) observe(session int64, stat *zk.Stat, sent time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	now := time.Now()
 	written := time.Duration(stat.Mtime) * time.Millisecond
 	s := sample{
@@ -69,19 +69,16 @@ func (c *clock) observe(session int64, stat *zk.Stat, sent time.Time) {
 		low:  written,
 		high: written + time.Millisecond + now.Sub(sent), // mtime counts whole milliseconds
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	switch {
 	case !c.known || c.epoch != s.epoch:
 		c.anchor = written
 	case c.session == s.session:
 		low, high := c.bounds(now)
-		if s.high-s.low > high-low && s.low <= high && s.high >= low {
-			c.zxid, c.heard = max(c.zxid, s.zxid), now
-			return
+		if s.low <= high && s.high >= low {
+			s.zxid, s.low, s.high = max(c.zxid, s.zxid), max(low, s.low), min(high, s.high)
 		}
 	}
-	c.sample, c.known, c.heard = s, true, now
+	c.sample, c.known = s, true
 }
 
 // bounds is the leader's clock at that moment, as the sample tells it.
@@ -93,33 +90,22 @@ func (s *sample) bounds(now time.Time) (low, high time.Duration) {
 
 // now returns the present. ok is false if the clock has to be asked first: it
 // knows nothing of this session or of a leader as late as epoch, or not exactly
-// enough.
-func (c *clock) now(session int64, epoch uint64, within time.Duration) (p present, ok bool) {
+// enough. Asking within a second of the last answer would not make it known more
+// exactly: answers are slow. Leases are longer then rather than calls.
+func (c *clock) now(session int64, epoch uint64) (p present, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p = present{epoch: c.epoch, zxid: c.zxid, at: time.Now(), anchor: c.anchor}
 	p.low, p.high = c.bounds(p.at)
-	return p, c.known && c.session == session && c.epoch >= epoch && p.high-p.low <= within
-}
-
-// lately says whether the leader has told its time within the last second. Asking
-// again would not make it known more exactly: answers are slow.
-func (c *clock) lately() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return time.Since(c.heard) < time.Second
+	exact := p.high-p.low <= exactly || p.at.Sub(c.at) < time.Second
+	return p, c.known && c.session == session && c.epoch >= epoch && exact
 }
 
 // present returns the present by a clock that knows the leader that wrote the zxid,
-// or a later one. It asks the leader if the clock does not know, or not exactly
-// enough for the lease. When answers are slow, leases are longer rather than calls.
-func (s *Store) present(zxid int64, lease time.Duration) (present, error) {
-	within := max(exactly, lease/100)
-	if s.clock.lately() {
-		within = math.MaxInt64
-	}
+// or a later one. It asks the leader if the clock does not know.
+func (s *Store) present(zxid int64) (present, error) {
 	for n := 0; ; n++ {
-		p, ok := s.clock.now(s.conn.SessionID(), epochOf(zxid), within)
+		p, ok := s.clock.now(s.conn.SessionID(), epochOf(zxid))
 		if ok {
 			return p, nil
 		}
@@ -129,7 +115,6 @@ func (s *Store) present(zxid int64, lease time.Duration) (present, error) {
 		if err := s.askClock(); err != nil {
 			return p, err
 		}
-		within = math.MaxInt64
 	}
 }
 

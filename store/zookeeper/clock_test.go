@@ -21,11 +21,11 @@ func statAt(epoch int64, written time.Duration) *zk.Stat {
 // the age of what is known.
 func TestClockBounds(t *testing.T) {
 	var c clock
-	_, ok := c.now(1, 0, time.Hour)
+	_, ok := c.now(1, 0)
 	assert.False(t, ok, "a clock that knows nothing")
 	sent := time.Now().Add(-5 * time.Millisecond)
 	c.observe(1, statAt(3, time.Hour), sent)
-	p, ok := c.now(1, 3, 10*time.Second)
+	p, ok := c.now(1, 3)
 	require.True(t, ok)
 	assert.Equal(t, uint64(3), p.epoch)
 	assert.GreaterOrEqual(t, p.low, time.Hour)
@@ -35,9 +35,12 @@ func TestClockBounds(t *testing.T) {
 	assert.Equal(t, 20*time.Millisecond, high-low-(c.high-c.low))
 
 	for name, ask := range map[string]func() (present, bool){
-		"another session": func() (present, bool) { return c.now(2, 3, time.Hour) },
-		"a later leader":  func() (present, bool) { return c.now(1, 4, time.Hour) },
-		"too exact":       func() (present, bool) { return c.now(1, 3, time.Millisecond) },
+		"another session": func() (present, bool) { return c.now(2, 3) },
+		"a later leader":  func() (present, bool) { return c.now(1, 4) },
+		"a long silence": func() (present, bool) {
+			c.at = c.at.Add(-time.Minute)
+			return c.now(1, 3)
+		},
 	} {
 		_, ok := ask()
 		assert.False(t, ok, name)
@@ -50,11 +53,11 @@ func TestClockKeepsTheBestSample(t *testing.T) {
 	var c clock
 	c.observe(1, statAt(3, time.Hour), time.Now())
 	c.observe(1, statAt(3, time.Hour-time.Minute/2), time.Now().Add(-time.Minute))
-	p, _ := c.now(1, 3, time.Hour)
+	p, _ := c.now(1, 3)
 	assert.Less(t, p.high-p.low, 30*time.Second)
 	assert.Equal(t, time.Hour, p.anchor)
 	c.observe(1, statAt(4, time.Minute), time.Now().Add(-time.Second))
-	p, _ = c.now(1, 4, time.Hour)
+	p, _ = c.now(1, 4)
 	assert.Equal(t, time.Minute, p.anchor)
 }
 
@@ -66,12 +69,12 @@ func TestClockThatWasSet(t *testing.T) {
 		c.observe(1, statAt(3, time.Hour), time.Now())
 		slow := &zk.Stat{Mzxid: 3<<32 | 9, Mtime: (time.Hour - time.Second).Milliseconds()}
 		c.observe(1, slow, time.Now().Add(-2*time.Second))
-		p, _ := c.now(1, 3, time.Hour)
+		p, _ := c.now(1, 3)
 		assert.Less(t, p.high-p.low, time.Second)
 		assert.Equal(t, slow.Mzxid, p.zxid)
 
 		c.observe(1, statAt(3, time.Hour+set), time.Now().Add(-2*time.Second))
-		p, _ = c.now(1, 3, time.Hour)
+		p, _ = c.now(1, 3)
 		assert.GreaterOrEqual(t, p.low, time.Hour+set)
 		assert.Less(t, p.low, time.Hour+set+30*time.Second)
 		assert.Equal(t, time.Hour, p.anchor, "the leader is the same")
@@ -81,12 +84,13 @@ func TestClockThatWasSet(t *testing.T) {
 // TestClockHeardLately: an answer that is less exact than the sample counts as one.
 func TestClockHeardLately(t *testing.T) {
 	var c clock
-	assert.False(t, c.lately())
 	c.observe(1, statAt(3, time.Hour), time.Now())
-	c.heard = c.heard.Add(-time.Minute)
-	assert.False(t, c.lately())
-	c.observe(1, statAt(3, time.Hour-time.Second), time.Now().Add(-2*time.Second))
-	assert.True(t, c.lately())
+	c.at = c.at.Add(-time.Minute)
+	_, ok := c.now(1, 3)
+	assert.False(t, ok)
+	c.observe(1, statAt(3, time.Hour+59*time.Second), time.Now().Add(-2*time.Second))
+	_, ok = c.now(1, 3)
+	assert.True(t, ok)
 }
 
 // held is a node with one hold that ends ttl after now on the clock of epoch.
@@ -132,6 +136,7 @@ func TestTokensOfOneWrite(t *testing.T) {
 	for range 100 {
 		first, n = c.Issue(1 << 20)
 	}
+	assert.True(t, c.ranOut)
 	assert.Zero(t, n)
 	assert.Zero(t, first)
 	assert.Equal(t, uint64(provisional+tokensPerWrite-1), c.Last())
@@ -171,4 +176,12 @@ func FuzzNames(f *testing.F) {
 			t.Errorf("node %q: got %q, %v, want %q", node, got, ok, name)
 		}
 	})
+}
+
+// TestNamesOfOtherPrograms: a node is a name's only if the name has that node.
+func TestNamesOfOtherPrograms(t *testing.T) {
+	for _, node := range []string{"%61", "%2f", "%2", "%", "%zz", "%+1", "a.b", "a b"} {
+		_, ok := nameOf(node)
+		assert.False(t, ok, node)
+	}
 }

@@ -26,8 +26,16 @@ var (
 	// errTooLarge: the server would close the connection of the call.
 	errTooLarge = fmt.Errorf("%w: zookeeper: the lock has too many holds and waiters for one node", store.ErrRefused)
 
+	// errForeignChild: a record cannot be deleted, as another program has a node below it.
+	errForeignChild = fmt.Errorf("%w: a node below it is of another program", store.ErrForeignKey)
+
 	errUnderWay = errors.New("zookeeper: the handle was closed during the call")
 )
+
+// isCertain says whether an error of a transaction tells that nothing was written.
+func isCertain(err error) bool {
+	return err == errConflict || errors.Is(err, store.ErrRefused) || errors.Is(err, store.ErrForeignKey)
+}
 
 // quotaExceeded is how the client reports the code of a server that enforces quotas,
 // which it has no error for.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
@@ -26,11 +27,13 @@ const (
 // plain are the bytes that stand for themselves in the name of a node.
 const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_:@+=,"
 
-// namePath is the path of a name's record. A byte that is not plain is written as
-// % and two hexadecimal digits.
-func (s *Store) namePath(name string) string {
+// namePath is the path of a name's record.
+func (s *Store) namePath(name string) string { return s.root + locksFolder + "/" + nodeOf(name) }
+
+// nodeOf is the node of a name. A byte that is not plain is written as % and two
+// hexadecimal digits.
+func nodeOf(name string) string {
 	var b strings.Builder
-	b.WriteString(s.root + locksFolder + "/")
 	for i := range len(name) {
 		if c := name[i]; strings.IndexByte(plain, c) >= 0 {
 			b.WriteByte(c)
@@ -43,23 +46,8 @@ func (s *Store) namePath(name string) string {
 
 // nameOf is the name of a node, or false if the node is none of this package's.
 func nameOf(node string) (name string, ok bool) {
-	var b strings.Builder
-	for i := 0; i < len(node); i++ {
-		c := node[i]
-		if c == '%' {
-			if i+2 >= len(node) {
-				return "", false
-			}
-			if n, err := fmt.Sscanf(node[i+1:i+3], "%02X", &c); n != 1 || err != nil {
-				return "", false
-			}
-			i += 2
-		} else if strings.IndexByte(plain, c) < 0 {
-			return "", false
-		}
-		b.WriteByte(c)
-	}
-	return b.String(), true
+	name, err := url.PathUnescape(node)
+	return name, err == nil && nodeOf(name) == node
 }
 
 func (s *Store) wakePath(id string) string { return s.root + wakeFolder + "/" + id }
@@ -99,12 +87,9 @@ func (s *Store) List(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	used := make([]bool, len(all))
-	errs := each(len(all), func(i int) error {
-		return s.update(ctx, operation{name: all[i], do: func(st *step) error {
-			st.record.Settle(&st.call)
-			used[i] = st.record.InUse(st.call.Now)
-			return nil
-		}})
+	errs := each(len(all), func(i int) (err error) {
+		used[i], err = s.settle(ctx, all[i])
+		return err
 	})
 	var names []string
 	for i, name := range all {
@@ -117,6 +102,17 @@ func (s *Store) List(ctx context.Context) ([]string, error) {
 		}
 	}
 	return names, nil
+}
+
+// settle removes what has expired, promotes, and says whether the name is in use then.
+func (s *Store) settle(ctx context.Context, name string) (used bool, err error) {
+	var last *step
+	err = s.update(ctx, operation{name: name, do: func(st *step) error {
+		st.record.Settle(&st.call)
+		last = st
+		return nil
+	}})
+	return err == nil && last.record.InUse(last.call.Now), err
 }
 
 // allNames reads the names that have a record.

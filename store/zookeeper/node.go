@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -15,7 +16,11 @@ func (s *Store) read(path string, sync bool) (*snapshot, error) {
 			return nil, outcome(err)
 		}
 	}
-	data, stat, err := s.conn.Get(path)
+	return s.found(s.conn.Get(path))
+}
+
+// found is the snapshot that an answer of the client has.
+func (s *Store) found(data []byte, stat *zk.Stat, err error) (*snapshot, error) {
 	if err == zk.ErrNoNode {
 		return new(snapshot), nil
 	}
@@ -27,6 +32,7 @@ func (s *Store) read(path string, sync bool) (*snapshot, error) {
 		return nil, err
 	}
 	n.wrote(s, stat)
+	n.bare = stat.NumChildren == 0
 	return n, nil
 }
 
@@ -72,8 +78,9 @@ func (s *Store) fits(op operation, st *step) error {
 // old to the snapshot next, whose zxid and version it fills in. It returns
 // errConflict if the node is not as old has it.
 func (s *Store) write(path string, old, next *snapshot, wakes *wakeChanges) error {
+	record, stat := s.recordOps(path, old, next)
 	for {
-		ops, stat := s.transaction(path, old, next, wakes)
+		ops := slices.Concat(record, s.wakeOps(wakes))
 		sent, session := time.Now(), s.conn.SessionID()
 		results, err := s.conn.Multi(ops...)
 		if err == nil {
@@ -83,32 +90,27 @@ func (s *Store) write(path string, old, next *snapshot, wakes *wakeChanges) erro
 			}
 			return nil
 		}
-		failed := -1
-		for i, result := range results {
-			if result.Error != nil {
-				failed = i
-				break
-			}
-		}
+		failed := slices.IndexFunc(results, func(r zk.MultiResponse) bool { return r.Error != nil })
 		if failed < 0 {
 			return outcome(err)
 		}
+		wake := failed - len(record) // which change of wakes failed, if that is not negative
 		switch err := results[failed].Error; {
-		case failed >= len(ops)-len(wakes.created) && err == zk.ErrNoNode: // the folder is missing
+		case err == zk.ErrNoNode && (wake == len(wakes.deleted) || wake < 0 && !old.exists()):
+			// A folder is missing: the ensemble has lost its data.
 			if err := s.makeFolders(); err != nil {
 				return outcome(err)
 			}
-		case failed >= len(ops)-wakes.count() && (err == zk.ErrNoNode || err == zk.ErrNodeExists):
-			// The waiter's handle has lost its session, or the node is there already.
-			wakes.drop(failed - (len(ops) - wakes.count()))
-		case err == zk.ErrNodeExists, err == zk.ErrBadVersion:
 			return errConflict
-		case err == zk.ErrNoNode && old.exists():
-			return errConflict
-		case err == zk.ErrNoNode: // the ensemble has lost its data
-			if err := s.makeFolders(); err != nil {
-				return outcome(err)
-			}
+		case err == zk.ErrNoNode && wake >= 0:
+			// The handle of a waiter has lost its session. There may be more, and each
+			// would cost a transaction: all are deleted afterwards.
+			wakes.postpone(0)
+		case err == zk.ErrNodeExists && wake >= 0:
+			wakes.there = true
+		case err == zk.ErrNotEmpty && !old.bare:
+			return errForeignChild
+		case err == zk.ErrNodeExists, err == zk.ErrBadVersion, err == zk.ErrNoNode, err == zk.ErrNotEmpty:
 			return errConflict
 		default:
 			return outcome(err)
@@ -116,37 +118,44 @@ func (s *Store) write(path string, old, next *snapshot, wakes *wakeChanges) erro
 	}
 }
 
-// transaction is the operations of write. stat is which of them tells of the
-// written node, or -1.
-func (s *Store) transaction(path string, old, next *snapshot, wakes *wakeChanges) (ops []any, stat int) {
+// recordOps are the operations of write on the record. stat is which of them tells of
+// the written node, or -1.
+func (s *Store) recordOps(path string, old, next *snapshot) (ops []any, stat int) {
 	room := path + "/" + old.room
 	switch {
 	case !old.exists():
-		// The second write is there because only a write is answered with its zxid.
-		ops = []any{
-			&zk.CreateRequest{Path: path, Acl: s.acl},
-			&zk.CreateRequest{Path: path + "/" + next.room, Acl: s.acl},
-			&zk.SetDataRequest{Path: path, Data: next.encode(), Version: 0},
-		}
-		stat = 2
-	case next.exists():
-		ops = []any{
-			&zk.CheckVersionRequest{Path: room, Version: 0},
-			&zk.SetDataRequest{Path: path, Data: next.encode(), Version: old.version},
-		}
-		stat = 1
-	default:
+	case old.bare: // a node that was made again has a room, and cannot be deleted
+		ops = []any{&zk.DeleteRequest{Path: path, Version: old.version}}
+	case !next.exists():
 		ops = []any{
 			&zk.DeleteRequest{Path: room, Version: 0},
 			&zk.DeleteRequest{Path: path, Version: old.version},
 		}
-		stat = -1
+	default:
+		ops = []any{
+			&zk.CheckVersionRequest{Path: room, Version: 0},
+			&zk.SetDataRequest{Path: path, Data: next.encode(), Version: old.version},
+		}
+		return ops, 1
 	}
+	if !next.exists() {
+		return ops, -1
+	}
+	// The write is there because only a write is answered with its zxid.
+	ops = append(ops,
+		&zk.CreateRequest{Path: path, Acl: s.acl},
+		&zk.CreateRequest{Path: path + "/" + next.room, Acl: s.acl},
+		&zk.SetDataRequest{Path: path, Data: next.encode(), Version: 0})
+	return ops, len(ops) - 1
+}
+
+// wakeOps are the operations of write on the nodes of waiters.
+func (s *Store) wakeOps(wakes *wakeChanges) (ops []any) {
 	for _, id := range wakes.deleted {
 		ops = append(ops, &zk.DeleteRequest{Path: s.wakePath(id), Version: -1})
 	}
-	for _, id := range wakes.created {
-		ops = append(ops, &zk.CreateRequest{Path: s.wakePath(id), Acl: s.acl, Flags: zk.FlagEphemeral})
+	if wakes.created != "" && !wakes.there {
+		ops = append(ops, &zk.CreateRequest{Path: s.wakePath(wakes.created), Acl: s.acl, Flags: zk.FlagEphemeral})
 	}
-	return ops, stat
+	return ops
 }

@@ -37,6 +37,7 @@ type snapshot struct {
 	// version, but not the same room.
 	room    string
 	version int32
+	bare    bool // the room was deleted, and not by this package
 
 	epoch uint64        // by whose leader's clock the deadlines are
 	now   time.Duration // the moment on that clock
@@ -131,17 +132,20 @@ func final(token uint64, zxid int64) uint64 {
 // counter issues the provisional tokens of one write.
 type counter struct {
 	issued uint64
+	ranOut bool   // a request that could be granted had no token left
 	last   uint64 // not less than any token that was issued before the write
 }
 
 // Issue implements [model.Counter]. It leaves half of what there is for requests
-// that are granted in the same step.
+// that are granted in the same step. Where that is not enough, the step is followed
+// by another one.
 func (c *counter) Issue(n int) (first uint64, reserved int) {
 	left := tokensPerWrite - c.issued
-	take := min(uint64(n), max(left/2, min(left, 1)))
-	if take == 0 {
+	if left == 0 {
+		c.ranOut = true
 		return 0, 0
 	}
+	take := min(uint64(n), max(left/2, 1))
 	first = provisional + c.issued
 	c.issued += take
 	return first, int(take)

@@ -31,6 +31,15 @@ func TestInside(t *testing.T) {
 	t.Run("NoWatchOnAMissingNode", func(t *testing.T) { noWatchOnAMissingNode(t, e) })
 	t.Run("MissingFolder", func(t *testing.T) { missingFolder(t, e) })
 	t.Run("WakeMadeDuringClose", func(t *testing.T) { wakeMadeDuringClose(t, e) })
+	t.Run("TryAfterSilence", func(t *testing.T) { tryAfterSilence(t, e) })
+	t.Run("TokensOfManyReaders", func(t *testing.T) { tokensOfManyReaders(t, e) })
+	t.Run("ForeignChild", func(t *testing.T) { foreignChild(t, e) })
+	t.Run("DeletedRoom", func(t *testing.T) { deletedRoom(t, e) })
+	t.Run("RoomOfALaterNode", func(t *testing.T) { roomOfALaterNode(t, e) })
+	t.Run("RefusedPlace", func(t *testing.T) { refusedPlace(t, e) })
+	t.Run("PlaceGivenUp", func(t *testing.T) { placeGivenUp(t, e) })
+	t.Run("RecordOfAHolder", func(t *testing.T) { recordOfAHolder(t, e) })
+	t.Run("CloseOfASharedConnection", func(t *testing.T) { closeOfASharedConnection(t, e) })
 	t.Run("AuthorizeWaits", func(t *testing.T) { authorizeWaits(t, e) })
 	t.Run("DeleteAfterABrokenConnection", func(t *testing.T) { deleteAfterABrokenConnection(t, e) })
 }
@@ -57,6 +66,15 @@ func (s *Store) lags(by time.Duration) {
 	defer s.clock.mu.Unlock()
 	s.clock.low -= by
 	s.clock.high -= by
+}
+
+// inexact makes a handle know the leader's clock no better than that.
+func (s *Store) inexact(by time.Duration) {
+	s.clock.mu.Lock()
+	defer s.clock.mu.Unlock()
+	now := time.Now()
+	_, s.clock.high = s.clock.bounds(now)
+	s.clock.at, s.clock.low = now, s.clock.high-by
 }
 
 // clockSetBack: the leader's clock is set back after a handle has last read it. The
@@ -91,13 +109,61 @@ func clockSetForward(t *testing.T, e *zookeepertest.Ensemble) {
 	assert.NoError(t, renewed[0])
 }
 
+// tryAfterSilence: a handle whose clock is inexact, as it is after a long silence, asks
+// before it takes a hold that may be dead for a live one.
+func tryAfterSilence(t *testing.T, e *zookeepertest.Ensemble) {
+	a, b := opens(t, e), opens(t, e)
+	_, err := a.Acquire(t.Context(), numbered("before the silence", 3))
+	require.NoError(t, err)
+	short := numbered("silent", 1)
+	short.TTL = minTTL
+	_, err = b.Acquire(t.Context(), short)
+	require.NoError(t, err)
+	long := numbered("silent", 2)
+	long.TTL = time.Hour
+	require.Eventually(t, func() bool {
+		a.inexact(30 * time.Second)
+		g, err := a.Acquire(t.Context(), long)
+		return err == nil && g.Held
+	}, 10*time.Second, 10*time.Millisecond)
+}
+
+// tokensOfManyReaders: readers that are promoted together and ask for more tokens than
+// one transaction has are all granted soon.
+func tokensOfManyReaders(t *testing.T, e *zookeepertest.Ensemble) {
+	s := opens(t, e)
+	const readers = 20
+	granted := make(chan uint64, 2*readers)
+	s.Listen(func(e store.Event) { granted <- e.Token })
+	_, err := s.Acquire(t.Context(), numbered("readers", 0))
+	require.NoError(t, err)
+	for i := range readers {
+		req := place("readers", i+1)
+		req.Mode, req.Tokens = store.Shared, tokensPerWrite
+		_, err := s.Acquire(t.Context(), req)
+		require.NoError(t, err)
+	}
+	require.NoError(t, s.Release(t.Context(), refTo(numbered("readers", 0))))
+	tokens := map[uint64]bool{}
+	for range readers {
+		select {
+		case token := <-granted:
+			tokens[token] = true
+		case <-time.After(10 * time.Second):
+			require.Len(t, tokens, readers, "granted readers")
+		}
+	}
+	assert.Len(t, tokens, readers)
+	assert.NotContains(t, tokens, uint64(0))
+}
+
 // unknownClock: a record of a leader that the clock has not heard of is not decided
 // on.
 func unknownClock(t *testing.T, e *zookeepertest.Ensemble) {
 	s := opens(t, e)
-	_, err := s.present(1<<52, time.Second)
+	_, err := s.present(1 << 52)
 	assert.ErrorIs(t, err, errNoClock)
-	_, err = s.decide(&snapshot{zxid: 1 << 52}, time.Second)
+	_, err = s.decide(&snapshot{zxid: 1 << 52})
 	assert.ErrorIs(t, err, errNoClock)
 }
 
@@ -200,7 +266,7 @@ func wakeMadeDuringClose(t *testing.T, e *zookeepertest.Ensemble) {
 	_, err = owner.conn.Create(s.wakePath(id), nil, zk.FlagEphemeral, s.acl)
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
-	s.noteWakes("x", &wakeChanges{created: []string{id}}, nil, nil)
+	s.noteWakes("x", &wakeChanges{created: id}, nil, nil)
 	wantGone(t, owner, id)
 }
 

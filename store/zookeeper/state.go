@@ -95,7 +95,7 @@ func (s *Store) left(name string, state *nameState) {
 // run calls f on a goroutine of its own and returns when f does or ctx ends,
 // because the client's calls have no context.
 func (s *Store) run(ctx context.Context, f func() error) error {
-	if s.isClosed() {
+	if s.ctx.Err() != nil {
 		return store.ErrClosed
 	}
 	if err := ctx.Err(); err != nil {
@@ -105,20 +105,10 @@ func (s *Store) run(ctx context.Context, f func() error) error {
 	go func() { done <- f() }()
 	select {
 	case err := <-done:
-		if s.ctx.Err() != nil && err != nil {
-			return errUnderWay
-		}
 		return err
 	case <-ctx.Done():
+		return ctx.Err()
 	case <-s.ctx.Done():
-	}
-	select {
-	case err := <-done: // both at once: the answer counts
-		return err
-	default:
-	}
-	if s.ctx.Err() != nil {
 		return errUnderWay
 	}
-	return ctx.Err()
 }

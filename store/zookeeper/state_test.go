@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -35,7 +36,9 @@ func TestNamesOfThePast(t *testing.T) {
 // TestSweepThatFails: a sweep that could not look at the names says nothing of how
 // many there are.
 func TestSweepThatFails(t *testing.T) {
-	s := &Store{closed: true, sweep: sweeping{kept: 100, running: true}}
+	s := &Store{sweep: sweeping{kept: 100, running: true}}
+	s.ctx, s.cancel = context.WithCancel(t.Context())
+	s.cancel()
 	s.sweepAll()
 	assert.Equal(t, sweeping{kept: 100}, s.sweep)
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"math"
 	mathrand "math/rand/v2"
@@ -28,15 +27,15 @@ type operation struct {
 	// do decides. It may be called several times; the last call counts.
 	do func(st *step) error
 
-	lease  time.Duration // that do gives, or 0
-	isFree bool          // it is likely that the name is free
-	adds   bool          // do may add a hold or a place
+	isFree bool // it is likely that the name is free
+	adds   bool // do may add a hold or a place
 }
 
 // step is one try of an operation.
 type step struct {
 	record *model.Record
 	call   model.Call // Now is not later than the leader's clock
+	tokens counter    // of call
 
 	// slack is by how much Now may be behind the leader's clock. A lease that is
 	// to last for a TTL from the sending of its request gets that and the slack.
@@ -79,43 +78,51 @@ func (s *Store) update(ctx context.Context, op operation) error {
 
 // try is update with the name locked in this handle.
 func (s *Store) try(ctx context.Context, state *nameState, op operation) (err error) {
-	path := s.namePath(op.name)
-	old, fresh := state.known, false
+	old := state.known
 	state.known = nil // unless this goes well
+	busy := state.busy > 0
 	switch {
-	case state.busy > 0:
+	case busy:
 		state.busy--
-		if old, err = s.read(path, false); err != nil {
-			return err
-		}
+		old = nil
 	case old == nil && op.isFree:
 		old = new(snapshot)
 	}
-	for n := 0; n < maxTries; n++ {
+	var (
+		fresh    bool // old is no older than the operation
+		answered bool // the server has answered a write, so that it reads what is as new
+		asked    bool // the clock was asked
+	)
+	for n := range maxTries {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		if old == nil {
-			if old, err = s.read(path, n == 0); err != nil {
+			sync := !answered && (n > 0 || !busy)
+			if old, err = s.read(s.namePath(op.name), sync); err != nil {
 				return err
 			}
-			fresh = true
+			fresh = sync || answered
 		}
-		st, err := s.decide(old, op.lease)
+		st, err := s.decide(old)
 		if err != nil {
 			return err
 		}
 		answer := op.do(st)
 		if !s.changes(st) {
-			if fresh {
+			if fresh && (asked || st.ends > st.call.Now+st.slack) {
 				state.keep(old)
 				s.forget(&st.wakes)
 				return answer
 			}
-			if old, err = s.read(path, true); err != nil {
-				return err
+			// What was taken for alive may be dead by now.
+			if fresh {
+				if err := s.askClock(); err != nil {
+					return err
+				}
+				asked, answered = true, true
 			}
-			fresh = true
+			old = nil
 			continue
 		}
 		if err := s.fits(op, st); err != nil {
@@ -130,7 +137,7 @@ func (s *Store) try(ctx context.Context, state *nameState, op operation) (err er
 		case err != errConflict:
 			return err
 		}
-		old, state.busy = nil, busyFor
+		old, answered, state.busy = nil, true, busyFor
 		if n >= 3 { // several handles are at it
 			time.Sleep(mathrand.N(time.Duration(min(n, 10)) * time.Millisecond))
 		}
@@ -139,40 +146,37 @@ func (s *Store) try(ctx context.Context, state *nameState, op operation) (err er
 }
 
 // decide prepares a step on a snapshot.
-func (s *Store) decide(old *snapshot, lease time.Duration) (*step, error) {
-	p, err := s.present(old.zxid, lease)
-	if err != nil {
-		return nil, err
-	}
+func (s *Store) decide(old *snapshot) (*step, error) {
 	if s.zxid.Load()>>(63-tokenBits) != 0 {
 		return nil, fmt.Errorf("%w: zookeeper: there were too many leaders for more tokens", store.ErrRefused)
 	}
-	r, now, err := old.at(p)
-	if err != nil {
-		return nil, err
-	}
-	// If the leader's clock was set back before the record was written, an older
-	// sample of it is too late, and takes live entries for dead.
-	if r.Ends(math.MinInt64) <= now && p.zxid < old.zxid {
-		if err := s.askClock(); err != nil {
+	for asked := false; ; asked = true {
+		p, err := s.present(old.zxid)
+		if err != nil {
 			return nil, err
 		}
-		if p, err = s.present(old.zxid, lease); err != nil {
+		r, now, err := old.at(p)
+		if err != nil {
 			return nil, err
 		}
-		if r, now, err = old.at(p); err != nil {
-			return nil, err
+		// If the leader's clock was set back before the record was written, an older
+		// sample of it is too late, and takes live entries for dead.
+		if !asked && p.zxid < old.zxid && r.Ends(math.MinInt64) <= now {
+			if err := s.askClock(); err != nil {
+				return nil, err
+			}
+			continue
 		}
+		st := &step{
+			record: r, slack: max(p.high-now, 0), began: p.at, ends: r.Ends(now),
+			old: old, next: &snapshot{epoch: p.epoch, now: now},
+		}
+		st.next.body, _ = r.AppendBinary(nil)
+		st.size = len(st.next.body)
+		st.tokens.last = firstToken(s.zxid.Load()) + tokensPerWrite - 1
+		st.call = model.Call{Now: now, Tokens: &st.tokens}
+		return st, nil
 	}
-	last := firstToken(s.zxid.Load()) + tokensPerWrite - 1
-	st := &step{
-		record: r, slack: max(p.high-now, 0), began: p.at, ends: r.Ends(now),
-		old: old, next: &snapshot{epoch: p.epoch, now: now},
-	}
-	st.next.body, _ = r.AppendBinary(nil)
-	st.size = len(st.next.body)
-	st.call = model.Call{Now: now, Tokens: &counter{last: last}}
-	return st, nil
 }
 
 // changes says whether a step has changed its record, and completes st.next.
@@ -190,7 +194,7 @@ func (s *Store) changes(st *step) bool {
 	}
 	switch {
 	case empty:
-	case st.old.exists():
+	case st.old.exists() && !st.old.bare:
 		st.next.room = st.old.room
 	default:
 		st.next.room = rand.Text()[:roomSize]
@@ -208,19 +212,12 @@ func (s *Store) changes(st *step) bool {
 // and tells the waiters of this handle. Those of other handles are told by the
 // transaction.
 func (s *Store) commit(state *nameState, op operation, old *snapshot, st *step) error {
-	taken := s.takeWakes(&st.wakes)
 	err := s.write(s.namePath(op.name), old, st.next, &st.wakes)
-	s.noteWakes(op.name, &st.wakes, taken, err)
+	var events []store.Event
 	for _, e := range st.call.Events {
-		if !slices.Contains(taken, e.ID) || err == errConflict || errors.Is(err, store.ErrRefused) {
-			continue
-		}
-		event := store.Event{ID: e.ID}
-		if err == nil {
-			event.Token, event.Short = st.final(e.Token), e.Short
-		}
-		s.sinks.Push(event)
+		events = append(events, store.Event{ID: e.ID, Token: st.final(e.Token), Short: e.Short})
 	}
+	s.noteWakes(op.name, &st.wakes, events, err)
 	if err != nil {
 		return err
 	}
@@ -229,6 +226,9 @@ func (s *Store) commit(state *nameState, op operation, old *snapshot, st *step) 
 	}
 	if !old.exists() {
 		s.created()
+	}
+	if st.tokens.ranOut { // whatever waits for a token has the next operation to grant it
+		go s.settle(s.ctx, op.name)
 	}
 	return nil
 }
@@ -263,7 +263,7 @@ func (s *Store) redo(state *nameState, op operation, late *step) error {
 	if !late.next.exists() || len(late.call.Events) > 0 {
 		return errLate
 	}
-	st, err := s.decide(late.old, op.lease)
+	st, err := s.decide(late.old)
 	if err != nil {
 		return errLate
 	}

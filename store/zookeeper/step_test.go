@@ -23,7 +23,7 @@ func knows(epoch int64, written time.Duration, sent time.Time) *Store {
 // decided returns the step of a request on a snapshot.
 func decided(t *testing.T, s *Store, old *snapshot, req store.Request) (*step, store.Grant, error) {
 	t.Helper()
-	st, err := s.decide(old, req.TTL)
+	st, err := s.decide(old)
 	require.NoError(t, err)
 	g, err := st.record.Acquire(&st.call, req, "handle")
 	return st, g, err
@@ -74,7 +74,7 @@ func TestLateIfTheClockWentForward(t *testing.T) {
 func TestLateCountsFromTheClock(t *testing.T) {
 	s := knows(3, time.Hour, time.Now())
 	before := time.Now()
-	p, ok := s.clock.now(0, 3, time.Hour)
+	p, ok := s.clock.now(0, 3)
 	require.True(t, ok)
 	assert.False(t, p.at.Before(before))
 	low, _ := s.clock.bounds(p.at)
@@ -105,21 +105,18 @@ func TestDeadlinesOfARepeatedStep(t *testing.T) {
 // TestVanishedWakeNodes: if one node of a waiter is gone, the others are deleted after
 // the transaction, so that each that is gone does not cost a transaction.
 func TestVanishedWakeNodes(t *testing.T) {
-	w := wakeChanges{deleted: []string{"a", "b", "c"}, created: []string{"d", "e"}}
-	w.drop(1)
+	w := wakeChanges{deleted: []string{"a", "b", "c"}, created: "d"}
+	w.postpone(0)
 	assert.Empty(t, w.deleted)
 	assert.Equal(t, []string{"a", "b", "c"}, w.later)
-	w.drop(0)
-	assert.Equal(t, []string{"d"}, w.dropped)
-	assert.Equal(t, []string{"e"}, w.created)
-	assert.Equal(t, 1, w.count())
+	assert.Equal(t, "d", w.created)
 }
 
 // TestOneDeletionOfAWakeNode: a request that is promoted when it asks again is a
 // waiter of the step and the one that asks, and has one node.
 func TestOneDeletionOfAWakeNode(t *testing.T) {
 	s := knows(3, time.Hour, time.Now())
-	s.wakes = map[string]*wake{"waits": {watched: true}}
+	s.wakes = map[string]*wake{"waits": {}}
 	old := held(3, time.Hour-time.Minute, 50*time.Second)
 	r, _, err := old.at(present{epoch: 3, low: time.Hour - time.Minute})
 	require.NoError(t, err)
@@ -145,7 +142,7 @@ func TestSlowAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := knows(3, time.Hour, time.Now().Add(-time.Second))
 		done := make(chan error, 1)
-		go func() { _, err := s.present(0, time.Second); done <- err }()
+		go func() { _, err := s.present(0); done <- err }()
 		synctest.Wait()
 		select {
 		case err := <-done:

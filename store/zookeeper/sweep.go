@@ -18,7 +18,7 @@ func (s *Store) created() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sweep.created++
-	if s.closed || s.sweep.running || s.sweep.created < max(minCreated, s.sweep.kept) {
+	if s.ctx.Err() != nil || s.sweep.running || s.sweep.created < max(minCreated, s.sweep.kept) {
 		return
 	}
 	s.sweep.created, s.sweep.running = 0, true

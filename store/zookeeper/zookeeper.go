@@ -60,11 +60,10 @@ type Store struct {
 	clock  clock
 	zxid   atomic.Int64 // the greatest that this handle has seen
 
-	mu     sync.Mutex
-	closed bool
-	names  map[string]*nameState
-	wakes  map[string]*wake // of the requests queued through this handle, by id
-	sweep  sweeping
+	mu    sync.Mutex
+	names map[string]*nameState
+	wakes map[string]*wake // of the requests queued through this handle, by id
+	sweep sweeping
 }
 
 var (
@@ -121,27 +120,17 @@ func (s *Store) Listen(sink func(store.Event)) (stop func()) { return s.sinks.Li
 // Close implements [store.Store]. Calls under way end with an unknown outcome.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	was := s.closed
-	s.closed = true
-	left := slices.Collect(maps.Keys(s.wakes))
-	s.wakes = map[string]*wake{}
-	s.mu.Unlock()
-	if was {
-		return nil
-	}
-	s.sinks.Close()
 	s.cancel()
+	left := slices.Collect(maps.Keys(s.wakes))
+	for _, id := range left {
+		s.dropWake(id)
+	}
+	s.mu.Unlock()
+	s.sinks.Close()
 	if s.owned {
 		s.conn.Close() // with the session go its wake nodes
 		return nil
 	}
 	s.deleteWakes(left)
 	return nil
-}
-
-// isClosed says whether Close was called.
-func (s *Store) isClosed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
 }

@@ -1,0 +1,148 @@
+package zookeeper
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/zookeepertest"
+	"github.com/dlock-go/dlock/store"
+)
+
+// wakesLeft is how many requests a handle takes to wait.
+func (s *Store) wakesLeft() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.wakes)
+}
+
+// place is a request that waits behind another owner.
+func place(name string, n int) store.Request {
+	req := numbered(name, n)
+	req.Queue = true
+	return req
+}
+
+// refusedPlace: a request that was refused for certain, as its node must not be made,
+// leaves nothing in memory.
+func refusedPlace(t *testing.T, e *zookeepertest.Ensemble) {
+	s := opens(t, e, "/refused")
+	_, err := s.Acquire(t.Context(), numbered("x", 1))
+	require.NoError(t, err)
+	_, err = s.conn.SetACL("/refused/wake", zk.WorldACL(zk.PermRead), -1)
+	require.NoError(t, err)
+	_, err = s.Acquire(t.Context(), place("x", 2))
+	require.ErrorIs(t, err, store.ErrRefused)
+	assert.Zero(t, s.wakesLeft())
+}
+
+// placeGivenUp: a request that never asks again and is never released leaves nothing
+// when its place has ended.
+func placeGivenUp(t *testing.T, e *zookeepertest.Ensemble) {
+	s := opens(t, e)
+	_, err := s.Acquire(t.Context(), numbered("given up", 1))
+	require.NoError(t, err)
+	req := place("given up", 3)
+	req.WaitTTL = minTTL
+	_, err = s.Acquire(t.Context(), req)
+	require.NoError(t, err)
+	require.Equal(t, 1, s.wakesLeft())
+	require.Eventually(t, func() bool { return s.wakesLeft() == 0 }, 10*time.Second, 10*time.Millisecond)
+	wantGone(t, s, req.ID)
+	wantNoWatch(t, s)
+}
+
+// runs says whether a goroutine of the handle is in that method.
+func (s *Store) runs(method string) bool {
+	buf := make([]byte, 16<<20)
+	stacks := string(buf[:runtime.Stack(buf, true)])
+	return strings.Contains(stacks, fmt.Sprintf("(*Store).%s(%p", method, s))
+}
+
+func wantNoWatch(t *testing.T, s *Store) {
+	t.Helper()
+	require.Eventually(t, func() bool { return !s.runs("watch") && !s.runs("follow") }, 20*time.Second, 20*time.Millisecond, "no goroutine watches")
+}
+
+// closeOfASharedConnection: a handle over a connection of the user is closed while the
+// connection is broken. The connection goes on, and nothing of the handle is left.
+func closeOfASharedConnection(t *testing.T, e *zookeepertest.Ensemble) {
+	p := etcdtest.StartProxy(t, e.Members[0].Addr)
+	owner, err := Open("zk://" + p.Addr + "/shared?session_timeout=20s")
+	require.NoError(t, err)
+	t.Cleanup(func() { owner.Close() })
+	s, err := New(owner.conn, &Options{Root: "/shared"})
+	require.NoError(t, err)
+	_, err = s.Acquire(t.Context(), numbered("x", 1))
+	require.NoError(t, err)
+	for i := range 3 {
+		_, err = s.Acquire(t.Context(), place("x", i+2))
+		require.NoError(t, err)
+	}
+	require.Eventually(t, func() bool { return s.runs("watch") }, 5*time.Second, 10*time.Millisecond)
+	session := owner.conn.SessionID()
+	p.Blackhole(true)
+	require.NoError(t, s.Close())
+	require.Eventually(t, func() bool { return s.runs("deleteWake") }, 5*time.Second, 50*time.Millisecond)
+	p.Blackhole(false) // cuts what lost something
+	wantNoWatch(t, s)
+	require.Eventually(t, func() bool {
+		left, _, err := owner.conn.Children("/shared/wake")
+		return err == nil && len(left) == 0
+	}, 20*time.Second, 10*time.Millisecond, "the wake nodes are gone")
+	assert.Equal(t, session, owner.conn.SessionID(), "the session goes on")
+	_, err = owner.Acquire(t.Context(), numbered("y", 1))
+	assert.NoError(t, err)
+}
+
+// recordOf is what a handle knows of a name: the zxid of the record, and whether it
+// reads before the next operation.
+func recordOf(t *testing.T, s *Store, name string) (zxid int64, reads bool) {
+	t.Helper()
+	state, err := s.lockName(t.Context(), name)
+	require.NoError(t, err)
+	defer s.unlockName(name, state)
+	if state.known == nil {
+		return 0, true
+	}
+	return state.known.zxid, state.busy > 0
+}
+
+// recordOfAHolder: a handle that another one has granted knows the record when other
+// waiters come, so that it releases without a read. It watches no more when it has
+// changed the record itself.
+func recordOfAHolder(t *testing.T, e *zookeepertest.Ensemble) {
+	a, b := opens(t, e), opens(t, e)
+	events := make(chan store.Event, 10)
+	b.Listen(func(e store.Event) { events <- e })
+	_, err := a.Acquire(t.Context(), numbered("known", 1))
+	require.NoError(t, err)
+	_, err = b.Acquire(t.Context(), place("known", 2))
+	require.NoError(t, err)
+	require.NoError(t, a.Release(t.Context(), refTo(numbered("known", 1))))
+	select {
+	case event := <-events:
+		require.NotZero(t, event.Token)
+	case <-time.After(10 * time.Second):
+		t.Fatal("the waiter is not granted")
+	}
+	for n := 3; n < 6; n++ {
+		_, err = a.Acquire(t.Context(), place("known", n))
+		require.NoError(t, err)
+		now, _ := recordOf(t, a, "known")
+		require.Eventually(t, func() bool {
+			zxid, reads := recordOf(t, b, "known")
+			return zxid == now && !reads
+		}, 10*time.Second, 5*time.Millisecond, "the record with a waiter more")
+	}
+	require.NoError(t, b.Renew(t.Context(), []store.Ref{refTo(numbered("known", 2))})[0])
+	require.Eventually(t, func() bool { return !b.runs("follow") }, 10*time.Second, 10*time.Millisecond)
+	require.NoError(t, b.Release(t.Context(), refTo(numbered("known", 2))))
+}
