@@ -74,8 +74,8 @@ func (s *Store) acquire(ctx, caller context.Context, req store.Request) (store.G
 	for round := 0; ; round++ {
 		b := s.poll(ctx, e, req)
 		g, err := s.decide(ctx, e, b)
-		met := errors.Is(err, store.ErrHeld) && b.holding > 0
-		if !met || round == rounds || time.Now().After(enough) {
+		again := errors.Is(err, store.ErrHeld) && b.holding > 0 || errors.Is(err, errBroken)
+		if !again || round == rounds || time.Now().After(enough) {
 			if !e.answered(err) { // the caller will not release it
 				s.later(e.refs(refOf(req), e.giveUp((*try).anything)))
 			}
@@ -134,7 +134,7 @@ func (s *Store) late(ctx context.Context, e *entry, t *try, a answer[store.Vote]
 		ctx, cancel := context.WithTimeout(ctx, s.timeout(req.TTL))
 		defer cancel()
 		defer context.AfterFunc(s.work.base, cancel)()
-		_, _ = a.node.raiser.RaiseToken(ctx, refOf(e.asked(req, t)), token, req.Tokens) // the majority has it
+		_, _ = a.node.raise(ctx, e.asked(req, t), token) // the majority has it
 	case waits && held && holding >= s.need:
 		s.emit(store.Event{ID: req.ID})
 	}

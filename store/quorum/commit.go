@@ -82,7 +82,7 @@ func (c *consent) round(ctx context.Context, token uint64) (sure []vote, next ui
 		return sure, next
 	}
 	r := ask(ctx, c.s, c.s.timeout(c.b.req.TTL), nodes, func(ctx context.Context, n *node) (uint64, error) {
-		return n.raiser.RaiseToken(ctx, refOf(c.b.entry.asked(c.b.req, c.b.tries[n.index])), token, c.b.req.Tokens)
+		return n.raise(ctx, c.b.entry.asked(c.b.req, c.b.tries[n.index]), token)
 	})
 	r.collect(func(a answer[uint64]) {
 		v := asked[a.node]

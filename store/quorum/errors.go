@@ -23,6 +23,9 @@ var (
 	errLate = errors.New("the lease ran out while the nodes agreed")
 	// errToken: it has gone further, and others have not.
 	errToken = errors.New("the node has issued greater tokens")
+	// errBroken: it had granted the hold and then had no hold to give the token to. The id is not buried, so
+	// ErrLost would be wrong.
+	errBroken = errors.New("the hold was broken before the nodes agreed")
 )
 
 // NoQuorumError is the error of a call for which there was no majority. It matches [ErrNoQuorum], and [errors.Is] and

@@ -79,7 +79,7 @@ func (s *Store) vote(ctx context.Context, n *node, req store.Request, token uint
 		return v, err
 	}
 	if v.Grant.Holds == 1 && v.Grant.Token < token {
-		raised, err := n.raiser.RaiseToken(ctx, refOf(req), token, req.Tokens)
+		raised, err := n.raise(ctx, req, token)
 		if err != nil {
 			v.Err = err
 			return v, nil
@@ -92,4 +92,13 @@ func (s *Store) vote(ctx context.Context, n *node, req store.Request, token uint
 		v.Life, v.Age, v.Err = n.mortal.Incarnation(ctx)
 	}
 	return v, nil
+}
+
+// raise has the node give the token to a hold that it has just granted.
+func (n *node) raise(ctx context.Context, req store.Request, token uint64) (uint64, error) {
+	raised, err := n.raiser.RaiseToken(ctx, refOf(req), token, req.Tokens)
+	if errors.Is(err, store.ErrLost) {
+		err = errBroken
+	}
+	return raised, err
 }

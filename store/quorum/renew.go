@@ -1,10 +1,12 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"math"
+	"math/bits"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/store"
@@ -43,7 +45,6 @@ type renewal struct {
 func (s *Store) renew(ctx context.Context, holds []store.Ref) []error {
 	results := make([]error, len(holds))
 	var batch []*renewal
-	shortest := time.Duration(math.MaxInt64)
 	for i, ref := range holds {
 		if results[i] = s.tooLong(ref.TTL); results[i] != nil {
 			continue
@@ -55,14 +56,13 @@ func (s *Store) renew(ctx context.Context, holds []store.Ref) []error {
 		}
 		defer s.entries.put(e)
 		s.note(ref.TTL)
-		shortest = min(shortest, ref.TTL)
 		r := &renewal{count: count{errs: s.silence()}, index: i, e: e, ref: ref, sent: time.Now(), tries: e.renewing(ref.TTL + s.timeout(ref.TTL))}
 		batch = append(batch, r)
 	}
 	if len(batch) == 0 {
 		return results
 	}
-	s.askToRenew(ctx, batch, s.timeout(shortest))
+	s.askByTimeout(ctx, batch)
 	lost := make([][]*renewal, len(s.nodes))
 	for _, r := range batch {
 		if results[r.index] = r.result(s); results[r.index] != nil {
@@ -85,6 +85,24 @@ func (e *entry) renewing(d time.Duration) []*try {
 	defer e.t.mu.Unlock()
 	e.lasts(d)
 	return slices.Clone(e.tries)
+}
+
+// askByTimeout asks for holds with like timeouts together. With the shortest timeout for all, a slow node would renew no
+// hold that is beside one with a short lease; with the longest, a hung node would hold up that one's answer.
+func (s *Store) askByTimeout(ctx context.Context, batch []*renewal) {
+	groups := make(map[int][]*renewal)
+	for _, r := range batch {
+		double := bits.Len64(uint64(s.timeout(r.ref.TTL)))
+		groups[double] = append(groups[double], r)
+	}
+	var all sync.WaitGroup
+	for _, group := range groups {
+		all.Go(func() {
+			shortest := slices.MinFunc(group, func(a, b *renewal) int { return cmp.Compare(a.ref.TTL, b.ref.TTL) })
+			s.askToRenew(ctx, group, s.timeout(shortest.ref.TTL))
+		})
+	}
+	all.Wait()
 }
 
 // askToRenew asks all nodes for all holds, until no answer can change a result.
@@ -199,7 +217,7 @@ func (s *Store) restore(ctx context.Context, n *node, e *entry, lease time.Durat
 	e.told(t, g.Held, err)
 	// As with each vote that counts, the node has to have reserved all.
 	if err == nil && g.Held && (g.Token < token || g.Short > 0) {
-		_, err = n.raiser.RaiseToken(ctx, refOf(req), max(token, g.Token+1), req.Tokens)
+		_, _ = n.raise(ctx, req, max(token, g.Token+1))
 	}
 	return err
 }
