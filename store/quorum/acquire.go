@@ -106,7 +106,7 @@ func (s *Store) poll(ctx context.Context, e *entry, req store.Request) *ballot {
 	}
 	r := ask(ctx, s, timeout, s.nodes, func(ctx context.Context, n *node) (store.Vote, error) {
 		v, err := s.vote(ctx, n, e.asked(req, b.tries[n.index]), token)
-		e.told(b.tries[n.index], v.Grant.Held, err)
+		e.told(b.tries[n.index], b.sent, v.Grant.Held, err)
 		return v, err
 	})
 	r.collect(b.take, b.enough)

@@ -35,15 +35,15 @@ type entry struct {
 
 // try is one use of an acquisition id at one node. It ends when its release is sent.
 type try struct {
-	id      string // at the node
-	asks    int    // requests on their way
-	unknown bool   // some request has no known outcome
-	has     bool   // it may have a hold or a place
-	held    bool   // it has a hold, by the last answer
+	id     string    // at the node
+	unsure int       // requests that are on their way, or have no known outcome
+	has    bool      // it may have a hold or a place
+	held   bool      // it has a hold, as far as is known
+	since  time.Time // when it was told last that it has one
 }
 
 // open: a request may still arrive at the node, or may have arrived without an answer.
-func (t *try) open() bool { return t.asks > 0 || t.unknown }
+func (t *try) open() bool { return t.unsure > 0 }
 
 // try begins a try at node i. Its number is the handle's next: the entry may be forgotten before its last release
 // arrives, and made again.
@@ -99,7 +99,7 @@ func (e *entry) send(i int) *try {
 	if e.req.Queue {
 		e.t.waiting[t.id] = e
 	}
-	t.asks++
+	t.unsure++
 	return t
 }
 
@@ -114,18 +114,21 @@ func (e *entry) resending(i int) (t *try, req store.Request, token uint64) {
 	return e.send(i), e.req, e.grant.Token
 }
 
-// told notes what a node answered to a request of a try.
-func (e *entry) told(t *try, held bool, err error) {
+// told notes what a node answered to a request of a try that was sent then. Answers come in any order: one that there is
+// no hold may be older than a hold of which an answer has come before.
+func (e *entry) told(t *try, sent time.Time, held bool, err error) {
 	e.t.mu.Lock()
 	defer e.t.mu.Unlock()
-	t.asks--
+	if err != nil && !certain(err) {
+		return
+	}
+	t.unsure--
+	t.has = t.has || err == nil
 	switch {
-	case err == nil:
-		t.has, t.held = true, held
-	case certain(err):
+	case err == nil && held:
+		t.held, t.since = true, time.Now()
+	case sent.After(t.since):
 		t.held = false
-	default:
-		t.unknown = true
 	}
 }
 

@@ -201,6 +201,7 @@ func (s *Store) sleep(d time.Duration) bool {
 // of the request. A majority must have the hold. The error is that of the node, or nil if there was nothing to ask
 // for.
 func (s *Store) restore(ctx context.Context, n *node, e *entry, lease time.Duration) error {
+	sent := time.Now()
 	t, req, token := e.resending(n.index)
 	if t == nil {
 		return nil
@@ -214,7 +215,7 @@ func (s *Store) restore(ctx context.Context, n *node, e *entry, lease time.Durat
 	req.Queue = false
 	req = e.asked(req, t)
 	g, err := n.store.Acquire(ctx, req)
-	e.told(t, g.Held, err)
+	e.told(t, sent, g.Held, err)
 	// As with each vote that counts, the node has to have reserved all.
 	if err == nil && g.Held && (g.Token < token || g.Short > 0) {
 		_, _ = n.raise(ctx, req, max(token, g.Token+1))
