@@ -115,28 +115,22 @@ func (s *Store) poll(ctx context.Context, e *entry, req store.Request) *ballot {
 		s.proposals.drop(req, token)
 	}
 	s.pulse.Store(int64(time.Since(b.sent)))
-	r.rest(s, func(a answer[store.Vote]) { s.late(ctx, e, b.tries[a.node.index], a) })
+	r.rest(s, func(a answer[store.Vote]) { s.late(ctx, e, a) })
 	return b
 }
 
-// late takes the answer of a node that nobody waited for. What it granted is left to it if a majority has granted
-// too, and is given its token if that can be. If it makes a majority, its request is to be asked again.
-func (s *Store) late(ctx context.Context, e *entry, t *try, a answer[store.Vote]) {
+// late takes the answer of a node that nobody waited for. What it granted is left to it if a majority has granted too. If
+// it makes a majority, its request is to be asked again.
+func (s *Store) late(ctx context.Context, e *entry, a answer[store.Vote]) {
 	holding := e.holding()
 	s.entries.mu.Lock()
-	token, req, granted := e.grant.Token, e.req, e.granted
-	waits := !granted && !e.released && req.Queue
+	phase, queue := e.phase, e.req.Queue
 	s.entries.mu.Unlock()
 	switch held := a.err == nil && a.value.Grant.Held; {
-	case granted && isMissing(a.err):
+	case phase == granted && isMissing(a.err):
 		s.complete(ctx, e, []*node{a.node})
-	case granted && held && a.value.Grant.Token < token:
-		ctx, cancel := context.WithTimeout(ctx, s.timeout(req.TTL))
-		defer cancel()
-		defer context.AfterFunc(s.work.base, cancel)()
-		_, _ = a.node.raise(ctx, e.asked(req, t), token) // the majority has it
-	case waits && held && holding >= s.need:
-		s.emit(store.Event{ID: req.ID})
+	case phase == asking && queue && held && holding >= s.need:
+		s.emit(store.Event{ID: e.key.of})
 	}
 }
 

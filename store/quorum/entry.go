@@ -15,23 +15,29 @@ type entry struct {
 	o     *ownerState
 	users int // operations at work or waiting for their turn
 
-	req      store.Request // the last one
-	tries    []*try        // of each node, the present one
-	until    time.Time     // something of it may be alive until then
-	buried   time.Time     // it is refused until then
-	owned    bool          // some answer was one after which the caller releases the id
-	granted  bool
-	grant    store.Grant // the last one
-	ends     time.Time   // of the grant, as far as is known
-	released bool        // requests that are on their way must not bring it back
-	gone     bool        // a majority has released it
-	spent    bool        // its hold is over or released: the next request begins with new tries
+	req    store.Request // the last one
+	tries  []*try        // of each node, the present one
+	until  time.Time     // something of it may be alive until then
+	buried time.Time     // it is refused until then
+	owned  bool          // some answer was one after which the caller releases the id
+	phase  phase
+	grant  store.Grant // the last one
+	ends   time.Time   // of the grant, as far as is known
 
 	partial bool         // the last request got something, but no majority
 	splits  int          // how often it was given back
 	events  map[int]bool // of nodes, since the last request
 	timer   *time.Timer  // wakes it if only some have granted
 }
+
+// phase is what became of the requests of an id.
+type phase uint8
+
+const (
+	asking  phase = iota
+	granted       // by a majority
+	spent         // its hold is lost, or its release was sent: the next request begins with new tries
+)
 
 // try is one use of an acquisition id at one node. It ends when its release is sent.
 type try struct {
@@ -74,9 +80,8 @@ func (e *entry) begin() (ended map[int]*try, err error) {
 	if e.buried.After(now) {
 		return nil, store.ErrLost
 	}
-	if e.spent || e.granted && now.After(e.ends) {
-		ended = e.end(func(*try) bool { return true })
-		e.granted, e.released, e.gone, e.spent = false, false, false, false
+	if e.phase == spent || e.phase == granted && now.After(e.ends) {
+		ended, e.phase = e.end((*try).anything), asking
 	}
 	return ended, nil
 }
@@ -108,7 +113,7 @@ func (e *entry) send(i int) *try {
 func (e *entry) resending(i int) (t *try, req store.Request, token uint64) {
 	e.t.mu.Lock()
 	defer e.t.mu.Unlock()
-	if !e.granted || e.released || !time.Now().Before(e.ends) {
+	if e.phase != granted || !time.Now().Before(e.ends) {
 		return nil, req, 0
 	}
 	return e.send(i), e.req, e.grant.Token
@@ -149,7 +154,7 @@ func (e *entry) end(which func(*try) bool) map[int]*try {
 func (e *entry) giveUp(which func(*try) bool) map[int]*try {
 	e.t.mu.Lock()
 	defer e.t.mu.Unlock()
-	if e.granted {
+	if e.phase == granted {
 		return nil
 	}
 	return e.end(which)
@@ -185,7 +190,7 @@ func (e *entry) answered(err error) (owned bool) {
 func (e *entry) granting(g store.Grant, ends time.Time) {
 	e.t.mu.Lock()
 	defer e.t.mu.Unlock()
-	e.granted, e.grant, e.partial, e.splits = true, g, false, 0
+	e.phase, e.grant, e.partial, e.splits = granted, g, false, 0
 	e.prolong(ends)
 }
 
@@ -221,7 +226,7 @@ func (e *entry) standing(req store.Request) (k known) {
 	now := time.Now()
 	var exclusive, shared uint64
 	for other := range e.o.entries {
-		if other == e || !other.granted || now.After(other.ends) {
+		if other == e || other.phase != granted || now.After(other.ends) {
 			continue
 		}
 		k.others++
@@ -233,7 +238,7 @@ func (e *entry) standing(req store.Request) (k known) {
 	}
 	k.upgrade = k.others > 0 && exclusive == 0 && req.Mode == store.Exclusive
 	switch {
-	case e.granted:
+	case e.phase == granted:
 		k.token, k.again = e.grant.Token, true
 	case exclusive > 0:
 		k.token = exclusive

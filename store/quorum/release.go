@@ -3,6 +3,8 @@ package quorum
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock/store"
@@ -60,16 +62,12 @@ func (e *entry) releasing(ref store.Ref, lasts time.Duration) map[int]*try {
 	e.t.mu.Lock()
 	defer e.t.mu.Unlock()
 	e.forgetEvents()
-	e.released, e.granted, e.partial, e.spent = true, false, false, true
+	e.phase, e.partial = spent, false
 	e.lasts(lasts)
 	if ref.Bury {
 		e.buried = time.Now().Add(ref.TTL)
 	}
-	tries := make(map[int]*try)
-	for i, t := range e.tries {
-		tries[i] = t
-	}
-	return tries
+	return maps.Collect(slices.All(e.tries))
 }
 
 // settle notes that a majority has released the id, and that the others have to.
@@ -77,7 +75,7 @@ func (e *entry) settle() {
 	e.t.mu.Lock()
 	defer e.t.mu.Unlock()
 	e.end((*try).anything)
-	e.gone, e.until = true, time.Time{}
+	e.until = e.buried
 }
 
 // count is what came of a call that nodes do or find nothing for.

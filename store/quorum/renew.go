@@ -127,16 +127,20 @@ func (s *Store) askToRenew(ctx context.Context, batch []*renewal, timeout time.D
 	})
 }
 
-// result is what came of one hold. One that was released meanwhile is lost, whichever nodes had renewed it before.
+// result is what came of one hold. One whose release was sent meanwhile is lost, whichever nodes had renewed it before.
 func (r *renewal) result(s *Store) error {
 	s.entries.mu.Lock()
 	defer s.entries.mu.Unlock()
 	switch {
-	case r.done >= s.need && !r.e.gone:
+	case r.e.phase == spent:
+		return store.ErrLost
+	case r.done >= s.need:
 		r.e.prolong(r.sent.Add(r.ref.TTL))
 		return nil
-	case r.lost > len(s.nodes)-s.need, r.e.gone:
-		r.e.granted, r.e.spent = false, r.e.spent || r.e.granted
+	case r.lost > len(s.nodes)-s.need:
+		if r.e.phase == granted {
+			r.e.phase = spent
+		}
 		return store.ErrLost
 	}
 	return s.verdict(r.errs)

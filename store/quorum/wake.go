@@ -68,7 +68,7 @@ func (t *table) hear(try string, i, need int, d time.Duration, emit func(store.E
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.waiting[try]
-	if e == nil || e.granted || e.released {
+	if e == nil || e.phase != asking {
 		return ""
 	}
 	if e.events == nil {
