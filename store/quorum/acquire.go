@@ -57,7 +57,6 @@ func (s *Store) acquire(ctx, caller context.Context, req store.Request) (store.G
 	if err := s.tooLong(lease); err != nil {
 		return store.Grant{}, err
 	}
-	s.note(lease)
 	e := s.entries.take(key{req.Name, req.ID}, key{req.Name, req.Owner})
 	defer s.entries.put(e)
 	if err := e.o.enter(s.work.base, caller); err != nil {
@@ -181,7 +180,7 @@ func (s *Store) failed(ctx context.Context, e *entry, b *ballot, err error) (sto
 // queued is the answer to a request that waits.
 func (s *Store) queued(ctx context.Context, e *entry, b *ballot) store.Grant {
 	g := b.waits()
-	g.Token, g.Position = b.told, b.position()
+	g.Token, g.Position = b.told, max(1, atMajority(b, func(g store.Grant) int { return g.Position }))
 	s.entries.mu.Lock()
 	partial, splits := e.partial, e.splits
 	e.partial = b.holding > 0 && !partial

@@ -27,8 +27,7 @@ func (s *Store) Views(ctx context.Context, name string) ([]View, error) {
 		})
 		var views []View
 		for i, n := range s.nodes {
-			left := n.life.left(time.Now(), s.exclusion(time.Duration(s.longest.Load())))
-			views = append(views, View{Node: i, State: states[i], Err: errs[i], Excluded: left})
+			views = append(views, View{Node: i, State: states[i], Err: errs[i], Excluded: n.life.excludedFor()})
 		}
 		return views, nil
 	})

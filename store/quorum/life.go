@@ -28,6 +28,8 @@ type life struct {
 	id   string    // "" before the first contact
 	seen time.Time // it led this life then
 	born time.Time // since when it has forgotten nothing
+
+	longest time.Duration // the longest exclusion that a request asked for, for Views
 }
 
 // now returns the present life of a node, as far as it is known.
@@ -43,6 +45,13 @@ func (l *life) left(now time.Time, lease time.Duration) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return max(0, lease-now.Sub(l.born))
+}
+
+// excludedFor is for how long no request that was asked for so far gets the node's vote.
+func (l *life) excludedFor() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return max(0, l.longest-time.Since(l.born))
 }
 
 // excluded says why a node's vote does not count now; nil: it does.
@@ -72,6 +81,7 @@ func (l *life) greet(id string, age time.Duration, fresh bool) {
 func (l *life) judge(before string, sent time.Time, id string, age, lease time.Duration) error {
 	now := time.Now()
 	l.mu.Lock()
+	l.longest = max(l.longest, lease)
 	switch {
 	case l.id == id:
 	case l.id == "":

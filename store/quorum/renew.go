@@ -55,7 +55,6 @@ func (s *Store) renew(ctx context.Context, holds []store.Ref) []error {
 			continue
 		}
 		defer s.entries.put(e)
-		s.note(ref.TTL)
 		r := &renewal{count: count{errs: s.silence()}, index: i, e: e, ref: ref, sent: time.Now(), tries: e.renewing(ref.TTL + s.timeout(ref.TTL))}
 		batch = append(batch, r)
 	}
@@ -135,6 +134,7 @@ func (r *renewal) result(s *Store) error {
 	case r.e.phase == spent:
 		return store.ErrLost
 	case r.done >= s.need:
+		r.e.req.TTL = r.ref.TTL
 		r.e.prolong(r.sent.Add(r.ref.TTL))
 		return nil
 	case r.lost > len(s.nodes)-s.need:
@@ -155,7 +155,7 @@ func (s *Store) restoreAll(ctx context.Context, lost [][]*renewal) {
 		}
 		s.work.also(func() {
 			for _, r := range lost[i] {
-				if err := s.restore(ctx, n, r.e, r.ref.TTL); s.work.base.Err() != nil || err != nil && !certain(err) {
+				if err := s.restore(ctx, n, r.e); s.work.base.Err() != nil || err != nil && !certain(err) {
 					return
 				}
 			}
@@ -180,7 +180,7 @@ func (s *Store) complete(ctx context.Context, e *entry, missing []*node) {
 		s.work.also(func() {
 			pause := s.moment()
 			for range completions {
-				if err := s.restore(ctx, n, e, 0); !errors.Is(err, store.ErrHeld) || !s.sleep(pause) {
+				if err := s.restore(ctx, n, e); !errors.Is(err, store.ErrHeld) || !s.sleep(pause) {
 					return
 				}
 				pause *= 4
@@ -201,17 +201,13 @@ func (s *Store) sleep(d time.Duration) bool {
 	}
 }
 
-// restore asks a node for a hold that it lacks, with the token that the hold has, for the given lease; 0 means that
-// of the request. A majority must have the hold. The error is that of the node, or nil if there was nothing to ask
-// for.
-func (s *Store) restore(ctx context.Context, n *node, e *entry, lease time.Duration) error {
+// restore asks a node for a hold that it lacks, with the token that the hold has. A majority must have the
+// hold. The error is that of the node, or nil if there was nothing to ask for.
+func (s *Store) restore(ctx context.Context, n *node, e *entry) error {
 	sent := time.Now()
 	t, req, token := e.resending(n.index)
 	if t == nil {
 		return nil
-	}
-	if lease > 0 {
-		req.TTL = lease
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout(req.TTL))
 	defer cancel()
