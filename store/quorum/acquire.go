@@ -93,12 +93,8 @@ func (s *Store) pause(b *ballot, times int) time.Duration {
 // poll asks all nodes and counts their votes.
 func (s *Store) poll(ctx context.Context, e *entry, req store.Request) *ballot {
 	timeout := s.timeout(req.TTL)
-	life := req.TTL
-	if req.Queue {
-		life = lifetime(req.TTL, req.WaitTTL)
-	}
 	b := newBallot(s, e, req)
-	b.tries = e.sending(req, life+timeout) // noted before it is done: a release may come before the goroutine runs
+	b.tries = e.sending(req, lifetime(req.TTL, req.WaitTTL)+timeout) // noted before it is done: a release may come before the goroutine runs
 	var token uint64
 	if b.known.token == 0 {
 		token = s.proposals.next(req)
@@ -114,23 +110,12 @@ func (s *Store) poll(ctx context.Context, e *entry, req store.Request) *ballot {
 		s.proposals.drop(req, token)
 	}
 	s.pulse.Store(int64(time.Since(b.sent)))
-	r.rest(s, func(a answer[store.Vote]) { s.late(ctx, e, a) })
+	r.rest(s, func(a answer[store.Vote]) {
+		if isMissing(a.err) {
+			s.complete(ctx, e, []*node{a.node}) // if a majority has granted by now
+		}
+	})
 	return b
-}
-
-// late takes the answer of a node that nobody waited for. What it granted is left to it if a majority has granted too. If
-// it makes a majority, its request is to be asked again.
-func (s *Store) late(ctx context.Context, e *entry, a answer[store.Vote]) {
-	holding := e.holding()
-	s.entries.mu.Lock()
-	phase, queue := e.phase, e.req.Queue
-	s.entries.mu.Unlock()
-	switch held := a.err == nil && a.value.Grant.Held; {
-	case phase == granted && isMissing(a.err):
-		s.complete(ctx, e, []*node{a.node})
-	case phase == asking && queue && held && holding >= s.need:
-		s.emit(store.Event{ID: e.key.of})
-	}
 }
 
 // decide turns a ballot into an answer. What a request that is refused for certain has at nodes that have answered is
@@ -142,7 +127,7 @@ func (s *Store) decide(ctx context.Context, e *entry, b *ballot) (store.Grant, e
 			err = twins
 		}
 		if err == nil {
-			e.granting(g, b.sent.Add(b.req.TTL))
+			e.granting(g.Token, b.sent.Add(b.req.TTL))
 			s.complete(ctx, e, b.missing)
 			return g, nil
 		}

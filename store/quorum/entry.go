@@ -21,8 +21,8 @@ type entry struct {
 	buried time.Time     // it is refused until then
 	owned  bool          // some answer was one after which the caller releases the id
 	phase  phase
-	grant  store.Grant // the last one
-	ends   time.Time   // of the grant, as far as is known
+	token  uint64    // of its hold
+	ends   time.Time // of the hold, as far as is known
 
 	partial bool         // the last request got something, but no majority
 	splits  int          // how often it was given back
@@ -116,7 +116,7 @@ func (e *entry) resending(i int) (t *try, req store.Request, token uint64) {
 	if e.phase != granted || !time.Now().Before(e.ends) {
 		return nil, req, 0
 	}
-	return e.send(i), e.req, e.grant.Token
+	return e.send(i), e.req, e.token
 }
 
 // told notes what a node answered to a request of a try that was sent then. Answers come in any order: one that there is
@@ -187,28 +187,28 @@ func (e *entry) answered(err error) (owned bool) {
 }
 
 // granting notes that a majority has granted the id, until ends if it is not renewed.
-func (e *entry) granting(g store.Grant, ends time.Time) {
+func (e *entry) granting(token uint64, ends time.Time) {
 	e.t.mu.Lock()
 	defer e.t.mu.Unlock()
-	e.phase, e.grant, e.partial, e.splits = granted, g, false, 0
+	e.phase, e.token, e.partial, e.splits = granted, token, false, 0
 	e.prolong(ends)
 }
 
 // prolong notes that the hold, if it is one, may last so long. The caller has the mutex.
 func (e *entry) prolong(ends time.Time) {
-	if ends.After(e.ends) {
-		e.ends = ends
-	}
-	if ends.After(e.until) {
-		e.until = ends
-	}
+	e.ends, e.until = latest(e.ends, ends), latest(e.until, ends)
 }
 
 // lasts notes that something of the entry may be alive for d from now on. The caller has the mutex.
 func (e *entry) lasts(d time.Duration) {
-	if until := time.Now().Add(d); until.After(e.until) {
-		e.until = until
+	e.until = latest(e.until, time.Now().Add(d))
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
 	}
+	return b
 }
 
 // known is what the handle knows of the holds of an owner when one of its requests is sent.
@@ -231,15 +231,15 @@ func (e *entry) standing(req store.Request) (k known) {
 		}
 		k.others++
 		if other.req.Mode == store.Exclusive {
-			exclusive = max(exclusive, other.grant.Token)
+			exclusive = max(exclusive, other.token)
 		} else {
-			shared = max(shared, other.grant.Token)
+			shared = max(shared, other.token)
 		}
 	}
 	k.upgrade = k.others > 0 && exclusive == 0 && req.Mode == store.Exclusive
 	switch {
 	case e.phase == granted:
-		k.token, k.again = e.grant.Token, true
+		k.token, k.again = e.token, true
 	case exclusive > 0:
 		k.token = exclusive
 	case req.Mode == store.Shared:

@@ -20,13 +20,9 @@ import (
 // nobody else can have a majority then, and no majority comes of it, as there is one. A hold that a minority has is
 // never completed, for somebody may have held the lock in between.
 func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
-	results := make([]error, len(holds))
-	renewed, err := during(ctx, s, func(ctx context.Context) ([]error, error) { return s.renew(ctx, holds), nil })
-	if err == nil {
-		return renewed
-	}
-	for i := range results {
-		results[i] = err
+	results, err := during(ctx, s, func(ctx context.Context) ([]error, error) { return s.renew(ctx, holds), nil })
+	if err != nil {
+		return slices.Repeat([]error{err}, len(holds))
 	}
 	return results
 }
