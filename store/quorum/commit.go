@@ -51,7 +51,7 @@ func (s *Store) commit(ctx context.Context, b *ballot) (store.Grant, error) {
 // token, and the least token that may be next. No node is asked if a majority has the token.
 func (b *ballot) give(ctx context.Context, votes []vote, token uint64) (left, sure []vote, next uint64) {
 	next = token + 1
-	asked := make(map[*node]vote)
+	asked := make(map[*node]store.Grant)
 	var nodes []*node
 	take := func(v vote) {
 		left = append(left, v)
@@ -66,26 +66,21 @@ func (b *ballot) give(ctx context.Context, votes []vote, token uint64) (left, su
 		if v.grant.Token >= token {
 			take(v)
 		} else {
-			asked[v.node] = v
+			asked[v.node] = v.grant
 			nodes = append(nodes, v.node)
 		}
 	}
 	if len(sure) >= b.s.need {
 		return left, sure, next
 	}
-	r := ask(ctx, b.s, b.s.timeout(b.req.TTL), nodes, func(ctx context.Context, n *node) (uint64, error) {
-		return n.raise(ctx, b.entry.asked(b.req, b.tries[n.index]), token)
+	r := ask(ctx, b.s, b.s.timeout(b.req.TTL), nodes, func(ctx context.Context, n *node) (store.Grant, error) {
+		return n.raise(ctx, b.entry.asked(b.req, b.tries[n.index]), token, asked[n])
 	})
-	r.collect(func(a answer[uint64]) {
-		v := asked[a.node]
-		if b.errs[a.node.index] = a.err; a.err != nil {
-			return
+	r.collect(func(a answer[store.Grant]) {
+		if b.errs[a.node.index] = a.err; a.err == nil {
+			b.s.proposals.note(b.req.Name, a.value.Token+uint64(b.req.Tokens)-1)
+			take(vote{a.node, a.value})
 		}
-		b.s.proposals.note(b.req.Name, a.value+uint64(b.req.Tokens)-1)
-		if a.value != v.grant.Token {
-			v.grant.Token, v.grant.Short = a.value, 0
-		}
-		take(v)
 	}, func(int) bool {
 		return len(sure) >= b.s.need // if it is not to be, all answers are of use to the next round
 	})

@@ -214,7 +214,7 @@ func (s *Store) restore(ctx context.Context, n *node, e *entry) error {
 	e.told(t, sent, g.Held, err)
 	// As with each vote that counts, the node has to have reserved all.
 	if err == nil && g.Held && (g.Token < token || g.Short > 0) {
-		_, _ = n.raise(ctx, req, max(token, g.Token+1))
+		_, _ = n.raise(ctx, req, max(token, g.Token+1), g)
 	}
 	return err
 }
