@@ -41,15 +41,17 @@ const (
 
 // try is one use of an acquisition id at one node. It ends when its release is sent.
 type try struct {
-	id     string    // at the node
-	unsure int       // requests that are on their way, or have no known outcome
-	has    bool      // it may have a hold or a place
-	held   bool      // it has a hold, as far as is known
-	since  time.Time // when it was told last that it has one
+	id      string        // at the node
+	asks    int           // requests on their way
+	idle    chan struct{} // closed when there are none; nil: there were none
+	unknown bool          // some request has no known outcome
+	has     bool          // it may have a hold or a place
+	held    bool          // it has a hold, as far as is known
+	since   time.Time     // when it was told last that it has one
 }
 
 // open: a request may still arrive at the node, or may have arrived without an answer.
-func (t *try) open() bool { return t.unsure > 0 }
+func (t *try) open() bool { return t.asks > 0 || t.unknown }
 
 // try begins a try at node i. Its number is the handle's next: the entry may be forgotten before its last release
 // arrives, and made again.
@@ -104,7 +106,9 @@ func (e *entry) send(i int) *try {
 	if e.req.Queue {
 		e.t.waiting[t.id] = e
 	}
-	t.unsure++
+	if t.asks++; t.asks == 1 {
+		t.idle = make(chan struct{})
+	}
 	return t
 }
 
@@ -124,10 +128,13 @@ func (e *entry) resending(i int) (t *try, req store.Request, token uint64) {
 func (e *entry) told(t *try, sent time.Time, held bool, err error) {
 	e.t.mu.Lock()
 	defer e.t.mu.Unlock()
+	if t.asks--; t.asks == 0 {
+		close(t.idle)
+	}
 	if err != nil && !certain(err) {
+		t.unknown = true
 		return
 	}
-	t.unsure--
 	t.has = t.has || err == nil
 	switch {
 	case err == nil && held:
