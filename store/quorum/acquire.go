@@ -57,7 +57,6 @@ func (s *Store) acquire(ctx, caller context.Context, req store.Request) (store.G
 	if err := s.tooLong(lease); err != nil {
 		return store.Grant{}, err
 	}
-	s.note(lease)
 	e := s.entries.take(key{req.Name, req.ID}, key{req.Name, req.Owner})
 	defer s.entries.put(e)
 	if err := e.o.enter(s.work.base, caller); err != nil {
@@ -74,8 +73,8 @@ func (s *Store) acquire(ctx, caller context.Context, req store.Request) (store.G
 	for round := 0; ; round++ {
 		b := s.poll(ctx, e, req)
 		g, err := s.decide(ctx, e, b)
-		met := errors.Is(err, store.ErrHeld) && b.holding > 0
-		if !met || round == rounds || time.Now().After(enough) {
+		again := errors.Is(err, store.ErrHeld) && b.holding > 0 || errors.Is(err, errBroken)
+		if !again || round == rounds || time.Now().After(enough) {
 			if !e.answered(err) { // the caller will not release it
 				s.later(e.refs(refOf(req), e.giveUp((*try).anything)))
 			}
@@ -94,19 +93,15 @@ func (s *Store) pause(b *ballot, times int) time.Duration {
 // poll asks all nodes and counts their votes.
 func (s *Store) poll(ctx context.Context, e *entry, req store.Request) *ballot {
 	timeout := s.timeout(req.TTL)
-	life := req.TTL
-	if req.Queue {
-		life = lifetime(req.TTL, req.WaitTTL)
-	}
 	b := newBallot(s, e, req)
-	b.tries = e.sending(req, life+timeout) // noted before it is done: a release may come before the goroutine runs
+	b.tries = e.sending(req, lifetime(req.TTL, req.WaitTTL)+timeout) // noted before it is done: a release may come before the goroutine runs
 	var token uint64
 	if b.known.token == 0 {
 		token = s.proposals.next(req)
 	}
 	r := ask(ctx, s, timeout, s.nodes, func(ctx context.Context, n *node) (store.Vote, error) {
 		v, err := s.vote(ctx, n, e.asked(req, b.tries[n.index]), token)
-		e.told(b.tries[n.index], v.Grant.Held, err)
+		e.told(b.tries[n.index], b.sent, v.Grant.Held, err)
 		return v, err
 	})
 	r.collect(b.take, b.enough)
@@ -115,29 +110,12 @@ func (s *Store) poll(ctx context.Context, e *entry, req store.Request) *ballot {
 		s.proposals.drop(req, token)
 	}
 	s.pulse.Store(int64(time.Since(b.sent)))
-	r.rest(s, func(a answer[store.Vote]) { s.late(ctx, e, b.tries[a.node.index], a) })
+	r.rest(s, func(a answer[store.Vote]) {
+		if isMissing(a.err) {
+			s.complete(ctx, e, []*node{a.node}) // if a majority has granted by now
+		}
+	})
 	return b
-}
-
-// late takes the answer of a node that nobody waited for. What it granted is left to it if a majority has granted
-// too, and is given its token if that can be. If it makes a majority, its request is to be asked again.
-func (s *Store) late(ctx context.Context, e *entry, t *try, a answer[store.Vote]) {
-	holding := e.holding()
-	s.entries.mu.Lock()
-	token, req, granted := e.grant.Token, e.req, e.granted
-	waits := !granted && !e.released && req.Queue
-	s.entries.mu.Unlock()
-	switch held := a.err == nil && a.value.Grant.Held; {
-	case granted && isMissing(a.err):
-		s.complete(ctx, e, []*node{a.node})
-	case granted && held && a.value.Grant.Token < token:
-		ctx, cancel := context.WithTimeout(ctx, s.timeout(req.TTL))
-		defer cancel()
-		defer context.AfterFunc(s.work.base, cancel)()
-		_, _ = a.node.raiser.RaiseToken(ctx, refOf(e.asked(req, t)), token, req.Tokens) // the majority has it
-	case waits && held && holding >= s.need:
-		s.emit(store.Event{ID: req.ID})
-	}
 }
 
 // decide turns a ballot into an answer. What a request that is refused for certain has at nodes that have answered is
@@ -149,7 +127,7 @@ func (s *Store) decide(ctx context.Context, e *entry, b *ballot) (store.Grant, e
 			err = twins
 		}
 		if err == nil {
-			e.granting(g, b.sent.Add(b.req.TTL))
+			e.granting(g.Token, b.sent.Add(b.req.TTL))
 			s.complete(ctx, e, b.missing)
 			return g, nil
 		}
@@ -187,7 +165,7 @@ func (s *Store) failed(ctx context.Context, e *entry, b *ballot, err error) (sto
 // queued is the answer to a request that waits.
 func (s *Store) queued(ctx context.Context, e *entry, b *ballot) store.Grant {
 	g := b.waits()
-	g.Token, g.Position = b.told, b.position()
+	g.Token, g.Position = b.told, max(1, atMajority(b, func(g store.Grant) int { return g.Position }))
 	s.entries.mu.Lock()
 	partial, splits := e.partial, e.splits
 	e.partial = b.holding > 0 && !partial

@@ -75,13 +75,11 @@ func (b *ballot) refuse(a answer[store.Vote]) error {
 		return v.Err
 	}
 	known := a.node.life.excluded(time.Now(), b.exclusion()) != nil
-	if err := a.node.life.judge(b.lives[a.node.index], b.sent, v.Life, v.Age, b.exclusion()); err != nil {
-		if !known {
-			b.died++
-		}
-		return err
+	err := a.node.life.judge(b.lives[a.node.index], b.sent, v.Life, v.Age, b.exclusion())
+	if err != nil && !known {
+		b.died++
 	}
-	return b.s.twins()
+	return err
 }
 
 // isUpgrade: the owner reads, and another owner holds too. A node may say so because it has missed a release of the
@@ -163,7 +161,8 @@ func (b *ballot) untilVotes(err error) (wait time.Duration, ok bool) {
 
 // waits is the answer to a request that is not granted. It names a hold in the way at one of the nodes.
 func (b *ballot) waits() store.Grant {
-	g := store.Grant{Retry: b.retry()}
+	retry := atMajority(b, func(g store.Grant) time.Duration { return g.Retry })
+	g := store.Grant{Retry: max(retry, time.Millisecond)}
 	for _, busy := range b.busy {
 		if busy.HeldBy != "" {
 			g.HeldBy, g.HeldFor = busy.HeldBy, busy.HeldFor
@@ -173,22 +172,13 @@ func (b *ballot) waits() store.Grant {
 	return g
 }
 
-// retry is when a majority of the nodes may be free.
-func (b *ballot) retry() time.Duration {
-	waits := make([]time.Duration, b.holding, len(b.s.nodes)) // there: no time
+// atMajority is what a majority of the nodes has to let go by before the request can be granted there: a time, or
+// places in the queue. A node that holds the id has none of it.
+func atMajority[T int | time.Duration](b *ballot, of func(store.Grant) T) T {
+	all := make([]T, b.holding, len(b.s.nodes))
 	for _, g := range b.busy {
-		waits = append(waits, g.Retry)
+		all = append(all, of(g))
 	}
-	slices.Sort(waits)
-	return max(waits[min(b.s.need, len(waits))-1], time.Millisecond)
-}
-
-// position is the place that it has at a majority of the nodes, or one ahead of it.
-func (b *ballot) position() int {
-	positions := make([]int, b.holding, len(b.s.nodes))
-	for _, g := range b.busy {
-		positions = append(positions, g.Position)
-	}
-	slices.Sort(positions)
-	return max(positions[min(b.s.need, len(positions))-1], 1)
+	slices.Sort(all)
+	return all[min(b.s.need, len(all))-1]
 }

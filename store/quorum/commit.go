@@ -9,7 +9,7 @@ import (
 )
 
 // maxRounds bounds an agreement. The last ones leave room for a million grants.
-const maxRounds = 24
+const maxRounds = 25
 
 // commit agrees on a token with the nodes that voted. It is the one that a majority of them has given to the hold, as
 // proposed, and then no round is needed. Otherwise it is the greatest that one of them gave, and a majority has to
@@ -23,10 +23,12 @@ const maxRounds = 24
 // A counter that has gone further, because it serves other names too or other readers were quicker, makes another
 // round necessary, from where it is. A hold that the owner has already keeps its token where a node is further.
 func (s *Store) commit(ctx context.Context, b *ballot) (store.Grant, error) {
-	c := &consent{s: s, b: b, votes: b.votes, repeats: b.repeats()}
 	end := b.sent.Add(b.lease() - drift(b.lease()))
-	for token, rounds := b.candidate(), 0; ; rounds++ {
-		sure, next := c.round(ctx, token)
+	votes, token := b.votes, b.candidate()
+	for rounds := range maxRounds {
+		var sure []vote
+		var next uint64
+		votes, sure, next = b.give(ctx, votes, token)
 		if !time.Now().Before(end) {
 			for _, v := range b.votes {
 				b.errs[v.node.index] = errLate
@@ -36,7 +38,7 @@ func (s *Store) commit(ctx context.Context, b *ballot) (store.Grant, error) {
 		if len(sure) >= s.need {
 			return b.grant(sure, token), nil
 		}
-		if len(c.votes) < s.need || rounds == maxRounds {
+		if len(votes) < s.need {
 			break
 		}
 		// Each round leaves more room to counters that are ahead.
@@ -45,62 +47,47 @@ func (s *Store) commit(ctx context.Context, b *ballot) (store.Grant, error) {
 	return store.Grant{}, s.verdict(b.errs)
 }
 
-// consent is one attempt to agree.
-type consent struct {
-	s       *Store
-	b       *ballot
-	votes   []vote // that may still count
-	repeats bool   // the token exists already
-}
-
-// round has the nodes that voted give the token to the hold. It returns those that have, and the greatest token of
-// those that have not. No node is asked if a majority has the token.
-func (c *consent) round(ctx context.Context, token uint64) (sure []vote, next uint64) {
+// give has the nodes that voted give the token to the hold. It returns the votes that still count, those of them with the
+// token, and the least token that may be next. No node is asked if a majority has the token.
+func (b *ballot) give(ctx context.Context, votes []vote, token uint64) (left, sure []vote, next uint64) {
 	next = token + 1
-	asked := make(map[*node]vote)
+	asked := make(map[*node]store.Grant)
 	var nodes []*node
-	votes := c.votes
-	c.votes = nil
 	take := func(v vote) {
-		c.votes = append(c.votes, v)
-		if v.grant.Token == token || c.repeats && v.grant.Token > token {
+		left = append(left, v)
+		if v.grant.Token == token || b.repeats() && v.grant.Token > token {
 			sure = append(sure, v)
 			return
 		}
-		c.b.errs[v.node.index] = errToken
+		b.errs[v.node.index] = errToken
 		next = max(next, v.grant.Token)
 	}
 	for _, v := range votes {
 		if v.grant.Token >= token {
 			take(v)
 		} else {
-			asked[v.node] = v
+			asked[v.node] = v.grant
 			nodes = append(nodes, v.node)
 		}
 	}
-	if len(sure) >= c.s.need {
-		return sure, next
+	if len(sure) >= b.s.need {
+		return left, sure, next
 	}
-	r := ask(ctx, c.s, c.s.timeout(c.b.req.TTL), nodes, func(ctx context.Context, n *node) (uint64, error) {
-		return n.raiser.RaiseToken(ctx, refOf(c.b.entry.asked(c.b.req, c.b.tries[n.index])), token, c.b.req.Tokens)
+	r := ask(ctx, b.s, b.s.timeout(b.req.TTL), nodes, func(ctx context.Context, n *node) (store.Grant, error) {
+		return n.raise(ctx, b.entry.asked(b.req, b.tries[n.index]), token, asked[n])
 	})
-	r.collect(func(a answer[uint64]) {
-		v := asked[a.node]
-		if c.b.errs[a.node.index] = a.err; a.err != nil {
-			return
+	r.collect(func(a answer[store.Grant]) {
+		if b.errs[a.node.index] = a.err; a.err == nil {
+			b.s.proposals.note(b.req.Name, a.value.Token+uint64(b.req.Tokens)-1)
+			take(vote{a.node, a.value})
 		}
-		c.s.proposals.note(c.b.req.Name, a.value+uint64(c.b.req.Tokens)-1)
-		if a.value != v.grant.Token {
-			v.grant.Token, v.grant.Short = a.value, 0
-		}
-		take(v)
 	}, func(int) bool {
-		return len(sure) >= c.s.need // if it is not to be, all answers are of use to the next round
+		return len(sure) >= b.s.need // if it is not to be, all answers are of use to the next round
 	})
 	for n := range r.waiting {
-		c.b.errs[n.index] = errSilent
+		b.errs[n.index] = errSilent
 	}
-	return sure, next
+	return left, sure, next
 }
 
 // lease is what a majority of those who voted keeps the hold for.

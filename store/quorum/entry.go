@@ -15,17 +15,14 @@ type entry struct {
 	o     *ownerState
 	users int // operations at work or waiting for their turn
 
-	req      store.Request // the last one
-	tries    []*try        // of each node, the present one
-	until    time.Time     // something of it may be alive until then
-	buried   time.Time     // it is refused until then
-	owned    bool          // some answer was one after which the caller releases the id
-	granted  bool
-	grant    store.Grant // the last one
-	ends     time.Time   // of the grant, as far as is known
-	released bool        // requests that are on their way must not bring it back
-	gone     bool        // a majority has released it
-	spent    bool        // its hold is over or released: the next request begins with new tries
+	req    store.Request // the last one
+	tries  []*try        // of each node, the present one
+	until  time.Time     // something of it may be alive until then
+	buried time.Time     // it is refused until then
+	owned  bool          // some answer was one after which the caller releases the id
+	phase  phase
+	token  uint64    // of its hold
+	ends   time.Time // of the hold, as far as is known
 
 	partial bool         // the last request got something, but no majority
 	splits  int          // how often it was given back
@@ -33,13 +30,24 @@ type entry struct {
 	timer   *time.Timer  // wakes it if only some have granted
 }
 
+// phase is what became of the requests of an id.
+type phase uint8
+
+const (
+	asking  phase = iota
+	granted       // by a majority
+	spent         // its hold is lost, or its release was sent: the next request begins with new tries
+)
+
 // try is one use of an acquisition id at one node. It ends when its release is sent.
 type try struct {
-	id      string // at the node
-	asks    int    // requests on their way
-	unknown bool   // some request has no known outcome
-	has     bool   // it may have a hold or a place
-	held    bool   // it has a hold, by the last answer
+	id      string        // at the node
+	asks    int           // requests on their way
+	idle    chan struct{} // closed when there are none; nil: there were none
+	unknown bool          // some request has no known outcome
+	has     bool          // it may have a hold or a place
+	held    bool          // it has a hold, as far as is known
+	since   time.Time     // when it was told last that it has one
 }
 
 // open: a request may still arrive at the node, or may have arrived without an answer.
@@ -74,9 +82,8 @@ func (e *entry) begin() (ended map[int]*try, err error) {
 	if e.buried.After(now) {
 		return nil, store.ErrLost
 	}
-	if e.spent || e.granted && now.After(e.ends) {
-		ended = e.end(func(*try) bool { return true })
-		e.granted, e.released, e.gone, e.spent = false, false, false, false
+	if e.phase == spent || e.phase == granted && now.After(e.ends) {
+		ended, e.phase = e.end((*try).anything), asking
 	}
 	return ended, nil
 }
@@ -99,7 +106,9 @@ func (e *entry) send(i int) *try {
 	if e.req.Queue {
 		e.t.waiting[t.id] = e
 	}
-	t.asks++
+	if t.asks++; t.asks == 1 {
+		t.idle = make(chan struct{})
+	}
 	return t
 }
 
@@ -108,24 +117,30 @@ func (e *entry) send(i int) *try {
 func (e *entry) resending(i int) (t *try, req store.Request, token uint64) {
 	e.t.mu.Lock()
 	defer e.t.mu.Unlock()
-	if !e.granted || e.released || !time.Now().Before(e.ends) {
+	if e.phase != granted || !time.Now().Before(e.ends) {
 		return nil, req, 0
 	}
-	return e.send(i), e.req, e.grant.Token
+	return e.send(i), e.req, e.token
 }
 
-// told notes what a node answered to a request of a try.
-func (e *entry) told(t *try, held bool, err error) {
+// told notes what a node answered to a request of a try that was sent then. Answers come in any order: one that there is
+// no hold may be older than a hold of which an answer has come before.
+func (e *entry) told(t *try, sent time.Time, held bool, err error) {
 	e.t.mu.Lock()
 	defer e.t.mu.Unlock()
-	t.asks--
-	switch {
-	case err == nil:
-		t.has, t.held = true, held
-	case certain(err):
-		t.held = false
-	default:
+	if t.asks--; t.asks == 0 {
+		close(t.idle)
+	}
+	if err != nil && !certain(err) {
 		t.unknown = true
+		return
+	}
+	t.has = t.has || err == nil
+	switch {
+	case err == nil && held:
+		t.held, t.since = true, time.Now()
+	case sent.After(t.since):
+		t.held = false
 	}
 }
 
@@ -146,7 +161,7 @@ func (e *entry) end(which func(*try) bool) map[int]*try {
 func (e *entry) giveUp(which func(*try) bool) map[int]*try {
 	e.t.mu.Lock()
 	defer e.t.mu.Unlock()
-	if e.granted {
+	if e.phase == granted {
 		return nil
 	}
 	return e.end(which)
@@ -179,28 +194,28 @@ func (e *entry) answered(err error) (owned bool) {
 }
 
 // granting notes that a majority has granted the id, until ends if it is not renewed.
-func (e *entry) granting(g store.Grant, ends time.Time) {
+func (e *entry) granting(token uint64, ends time.Time) {
 	e.t.mu.Lock()
 	defer e.t.mu.Unlock()
-	e.granted, e.grant, e.partial, e.splits = true, g, false, 0
+	e.phase, e.token, e.partial, e.splits = granted, token, false, 0
 	e.prolong(ends)
 }
 
 // prolong notes that the hold, if it is one, may last so long. The caller has the mutex.
 func (e *entry) prolong(ends time.Time) {
-	if ends.After(e.ends) {
-		e.ends = ends
-	}
-	if ends.After(e.until) {
-		e.until = ends
-	}
+	e.ends, e.until = latest(e.ends, ends), latest(e.until, ends)
 }
 
 // lasts notes that something of the entry may be alive for d from now on. The caller has the mutex.
 func (e *entry) lasts(d time.Duration) {
-	if until := time.Now().Add(d); until.After(e.until) {
-		e.until = until
+	e.until = latest(e.until, time.Now().Add(d))
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
 	}
+	return b
 }
 
 // known is what the handle knows of the holds of an owner when one of its requests is sent.
@@ -218,20 +233,20 @@ func (e *entry) standing(req store.Request) (k known) {
 	now := time.Now()
 	var exclusive, shared uint64
 	for other := range e.o.entries {
-		if other == e || !other.granted || now.After(other.ends) {
+		if other == e || other.phase != granted || now.After(other.ends) {
 			continue
 		}
 		k.others++
 		if other.req.Mode == store.Exclusive {
-			exclusive = max(exclusive, other.grant.Token)
+			exclusive = max(exclusive, other.token)
 		} else {
-			shared = max(shared, other.grant.Token)
+			shared = max(shared, other.token)
 		}
 	}
 	k.upgrade = k.others > 0 && exclusive == 0 && req.Mode == store.Exclusive
 	switch {
-	case e.granted:
-		k.token, k.again = e.grant.Token, true
+	case e.phase == granted:
+		k.token, k.again = e.token, true
 	case exclusive > 0:
 		k.token = exclusive
 	case req.Mode == store.Shared:

@@ -23,6 +23,9 @@ var (
 	errLate = errors.New("the lease ran out while the nodes agreed")
 	// errToken: it has gone further, and others have not.
 	errToken = errors.New("the node has issued greater tokens")
+	// errBroken: it had granted the hold and then had no hold to give the token to. The id is not buried, so
+	// ErrLost would be wrong.
+	errBroken = errors.New("the hold was broken before the nodes agreed")
 )
 
 // NoQuorumError is the error of a call for which there was no majority. It matches [ErrNoQuorum], and [errors.Is] and
@@ -62,29 +65,17 @@ func (e *NoQuorumError) Unwrap() []error {
 var refusals = []error{store.ErrLost, store.ErrForeignKey, store.ErrRefused, store.ErrClosed}
 
 func certain(err error) bool {
-	for _, refusal := range refusals {
-		if errors.Is(err, refusal) {
-			return true
-		}
-	}
-	return errors.Is(err, store.ErrHeld) || errors.Is(err, store.ErrUpgrade)
+	is := func(refusal error) bool { return errors.Is(err, refusal) }
+	return slices.ContainsFunc(refusals, is) || is(store.ErrHeld) || is(store.ErrUpgrade)
 }
 
 // verdict is the error of a call that fewer nodes than a majority have done: a refusal if so many nodes made it that
 // there can be no majority without them, else NoQuorumError.
 func (s *Store) verdict(errs []error) error {
 	for _, refusal := range refusals {
-		n := 0
-		var first error
-		for _, err := range errs {
-			if errors.Is(err, refusal) {
-				if n++; n == 1 {
-					first = err
-				}
-			}
-		}
-		if n > len(s.nodes)-s.need {
-			return first
+		refused := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return !errors.Is(err, refusal) })
+		if len(refused) > len(s.nodes)-s.need {
+			return refused[0]
 		}
 	}
 	return &NoQuorumError{Need: s.need, Nodes: errs}

@@ -27,8 +27,7 @@ func (s *Store) Views(ctx context.Context, name string) ([]View, error) {
 		})
 		var views []View
 		for i, n := range s.nodes {
-			left := n.life.left(time.Now(), s.exclusion(time.Duration(s.longest.Load())))
-			views = append(views, View{Node: i, State: states[i], Err: errs[i], Excluded: left})
+			views = append(views, View{Node: i, State: states[i], Err: errs[i], Excluded: n.life.excludedFor()})
 		}
 		return views, nil
 	})
@@ -63,45 +62,38 @@ func (s *Store) merge(lists [][]store.Entry) (merged []store.Entry) {
 		id, owner string
 		mode      store.Mode
 	}
+	var order []key // that of the first list, then what it lacks
 	entries := make(map[key][]store.Entry)
 	for _, list := range lists {
 		seen := make(map[key]bool) // a node may have two tries of an id
 		for _, e := range list {
 			k := key{e.ID, e.Owner, e.Mode}
-			if seen[k] {
-				continue
+			if entries[k] == nil {
+				order = append(order, k)
 			}
-			seen[k] = true
-			if entries[k] = append(entries[k], e); len(entries[k]) == s.need {
-				merged = append(merged, e)
+			if !seen[k] {
+				seen[k], entries[k] = true, append(entries[k], e)
 			}
 		}
 	}
-	for i, e := range merged {
+	for _, k := range order {
+		if len(entries[k]) < s.need {
+			continue
+		}
 		var tokens []uint64
 		var remaining, ages []time.Duration
-		for _, same := range entries[key{e.ID, e.Owner, e.Mode}] {
-			tokens, remaining, ages = append(tokens, same.Token), append(remaining, same.Remaining), append(ages, same.Age)
+		for _, e := range entries[k] {
+			tokens, remaining, ages = append(tokens, e.Token), append(remaining, e.Remaining), append(ages, e.Age)
 		}
-		token, ok := common(tokens, s.need)
-		if !ok {
-			token = slices.Max(tokens)
+		e := entries[k][0]
+		var ok bool
+		if e.Token, ok = common(tokens, s.need); !ok {
+			e.Token = slices.Max(tokens)
 		}
-		merged[i].Token, merged[i].Remaining, merged[i].Age = token, nth(remaining, s.need), nth(ages, s.need)
-	}
-	// The order is that of the first list, which those entries have all that it has.
-	if len(lists) > 0 {
-		slices.SortStableFunc(merged, func(a, b store.Entry) int { return place(lists[0], a) - place(lists[0], b) })
+		e.Remaining, e.Age = nth(remaining, s.need), nth(ages, s.need)
+		merged = append(merged, e)
 	}
 	return merged
-}
-
-func place(list []store.Entry, e store.Entry) int {
-	i := slices.IndexFunc(list, func(x store.Entry) bool { return x.ID == e.ID && x.Owner == e.Owner })
-	if i < 0 {
-		return len(list)
-	}
-	return i
 }
 
 // Break implements [store.Breaker]: it breaks the name at all nodes, each of which has to be one too, and returns how

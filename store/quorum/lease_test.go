@@ -111,3 +111,23 @@ func TestExclusionLastsForTheLeaseOfTheName(t *testing.T) {
 		s.hold(a, request("a", 5))
 	})
 }
+
+// TestRenewalBesideAShortLease: a hold whose nodes are too slow for the lease of another hold in the same call is renewed.
+func TestRenewalBesideAShortLease(t *testing.T) {
+	for _, short := range []time.Duration{time.Second, lease / 2} {
+		inBubble(t, 3, func(s *site) {
+			a := s.client()
+			long, other := request("a", 1), request("b", 1)
+			other.Name, other.TTL, other.WaitTTL = "other", short, short
+			s.hold(a, long)
+			s.hold(a, other)
+			for _, link := range a.links {
+				link.On(faultstore.Renew, faultstore.Every, faultstore.DelayRequest(300*time.Millisecond))
+			}
+			errs := a.Renew(bg, []store.Ref{refOf(long), refOf(other)})
+			if errs[0] != nil || errs[1] == nil {
+				t.Errorf("beside a lease of %v: got %v, want the first one renewed", short, errs)
+			}
+		})
+	}
+}

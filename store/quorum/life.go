@@ -27,7 +27,9 @@ type life struct {
 	mu   sync.Mutex
 	id   string    // "" before the first contact
 	seen time.Time // it led this life then
-	born time.Time // since when it has forgotten nothing
+	born time.Time // since when it has forgotten nothing; zero: since ever
+
+	longest time.Duration // the longest exclusion that a request asked for, for Views
 }
 
 // now returns the present life of a node, as far as it is known.
@@ -45,6 +47,13 @@ func (l *life) left(now time.Time, lease time.Duration) time.Duration {
 	return max(0, lease-now.Sub(l.born))
 }
 
+// excludedFor is for how long no request that was asked for so far gets the node's vote.
+func (l *life) excludedFor() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return max(0, l.longest-time.Since(l.born))
+}
+
 // excluded says why a node's vote does not count now; nil: it does.
 func (l *life) excluded(now time.Time, lease time.Duration) error {
 	if left := l.left(now, lease); left > 0 {
@@ -53,17 +62,12 @@ func (l *life) excluded(now time.Time, lease time.Duration) error {
 	return nil
 }
 
-// greet notes the first life that is known of a node; with fresh it has lost nothing.
-func (l *life) greet(id string, age time.Duration, fresh bool) {
-	now := time.Now()
+// greet notes the first life that is known of a node that has lost nothing.
+func (l *life) greet(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.id != "" {
-		return
-	}
-	l.id, l.seen, l.born = id, now, now.Add(-age)
-	if fresh {
-		l.born = time.Time{}
+	if l.id == "" {
+		l.id, l.seen = id, time.Now()
 	}
 }
 
@@ -72,24 +76,20 @@ func (l *life) greet(id string, age time.Duration, fresh bool) {
 func (l *life) judge(before string, sent time.Time, id string, age, lease time.Duration) error {
 	now := time.Now()
 	l.mu.Lock()
-	switch {
-	case l.id == id:
-	case l.id == "":
-		l.born = now.Add(-age)
-	default:
+	l.longest = max(l.longest, lease)
+	if l.id != id {
 		// Since its start it has forgotten nothing. An age that reaches back beyond the last time that it was known
 		// to live otherwise is none.
-		if age > now.Sub(l.seen) {
+		if l.id != "" && age > now.Sub(l.seen) {
 			age = 0
 		}
 		l.born = now.Add(-age)
 	}
 	l.id, l.seen = id, now
 	l.mu.Unlock()
-	if before != "" && before != id || before == "" && age < now.Sub(sent) {
-		if lease > 0 { // else it has kept what it confirmed
-			return errRestarted
-		}
+	changed := before != "" && before != id || before == "" && age < now.Sub(sent)
+	if changed && lease > 0 { // without a lease it has kept what it confirmed
+		return errRestarted
 	}
 	return l.excluded(now, lease)
 }
@@ -105,9 +105,9 @@ func (s *Store) greet(ctx context.Context, timeout time.Duration) {
 		if n.mortal == nil {
 			return struct{}{}, nil
 		}
-		id, age, err := n.mortal.Incarnation(ctx)
+		id, _, err := n.mortal.Incarnation(ctx)
 		if err == nil {
-			n.life.greet(id, age, true)
+			n.life.greet(id)
 		}
 		return struct{}{}, err
 	})

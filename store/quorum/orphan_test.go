@@ -226,3 +226,41 @@ func TestCallersWhoLeftDoNotPileUp(t *testing.T) {
 		}
 	})
 }
+
+// TestReleaseWaitsForAVote: a node that is a little slower than the majority buries no id, which would make it slower
+// still. Its release comes when it has answered; one whose answer is lost does bury.
+func TestReleaseWaitsForAVote(t *testing.T) {
+	for name, x := range map[string]struct {
+		fault faultstore.Fault
+		bury  bool
+	}{
+		"slow": {faultstore.DelayReply(50 * time.Millisecond), false},
+		"lost": {faultstore.MuteReply(), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 3, func(s *site) {
+				s.votes = true
+				a := s.client()
+				a.links[2].On(faultstore.Acquire, faultstore.Every, x.fault)
+				r := request("a", 1)
+				s.hold(a, r)
+				released := time.Now()
+				s.release(a, r)
+				if took := time.Since(released); took > 20*time.Millisecond {
+					t.Errorf("the release took %v", took)
+				}
+				time.Sleep(time.Second)
+				for i, link := range a.links {
+					calls := link.Calls(faultstore.Release)
+					if len(calls) == 0 {
+						t.Fatalf("node %d was not asked to release", i)
+					}
+					for _, c := range calls {
+						want(t, "buried", c.Refs[0].Bury, x.bury && i == 2)
+					}
+					want(t, "left", s.left(i), "")
+				}
+			})
+		})
+	}
+}

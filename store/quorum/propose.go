@@ -79,17 +79,24 @@ func (s *Store) vote(ctx context.Context, n *node, req store.Request, token uint
 		return v, err
 	}
 	if v.Grant.Holds == 1 && v.Grant.Token < token {
-		raised, err := n.raiser.RaiseToken(ctx, refOf(req), token, req.Tokens)
-		if err != nil {
-			v.Err = err
+		if v.Grant, v.Err = n.raise(ctx, req, token, v.Grant); v.Err != nil {
 			return v, nil
-		}
-		if raised != v.Grant.Token {
-			v.Grant.Token, v.Grant.Short = raised, 0
 		}
 	}
 	if n.mortal != nil {
 		v.Life, v.Age, v.Err = n.mortal.Incarnation(ctx)
 	}
 	return v, nil
+}
+
+// raise has the node give the token to a hold that it has just granted, and returns the grant with what it has then.
+func (n *node) raise(ctx context.Context, req store.Request, token uint64, g store.Grant) (store.Grant, error) {
+	raised, err := n.raiser.RaiseToken(ctx, refOf(req), token, req.Tokens)
+	switch {
+	case errors.Is(err, store.ErrLost):
+		err = errBroken
+	case err == nil && raised != g.Token:
+		g.Token, g.Short = raised, 0
+	}
+	return g, err
 }

@@ -69,7 +69,6 @@ type Store struct {
 	opts  Options
 	min   time.Duration
 
-	longest   atomic.Int64 // the longest lease seen, for Views
 	pulse     atomic.Int64 // how long the last round took
 	greeted   atomic.Bool  // the lives of a majority are known, for Options.Fresh
 	proposals proposals
@@ -174,16 +173,6 @@ func (s *Store) tooLong(lease time.Duration) error {
 		return nil
 	}
 	return fmt.Errorf("%w: quorum: a lease of %v is longer than Options.LongestLease, %v", store.ErrRefused, lease, s.opts.LongestLease)
-}
-
-// note remembers the longest lease, for Views.
-func (s *Store) note(lease time.Duration) {
-	for {
-		longest := s.longest.Load()
-		if int64(lease) <= longest || s.longest.CompareAndSwap(longest, int64(lease)) {
-			return
-		}
-	}
 }
 
 // exclusion is for how long a node that lost its data does not vote for a name with that lease. Names with longer

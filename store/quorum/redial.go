@@ -241,31 +241,30 @@ func (r *Redialer) Close() error {
 // AwaitMajority waits until each node has been tried once, or a majority is connected and the others had their time.
 // With no majority it returns the errors of all.
 func AwaitMajority(nodes []*Redialer) error {
-	tried := make(chan *Redialer, len(nodes))
+	tried := make(chan error, len(nodes))
 	for _, n := range nodes {
-		go func() { <-n.tried; tried <- n }()
+		go func() {
+			<-n.tried
+			_, err := n.now()
+			tried <- err
+		}()
 	}
 	var errs []error
 	var late <-chan time.Time
-	connected := 0
 	for i := range nodes {
 		select {
-		case n := <-tried:
-			if _, err := n.now(); err == nil {
-				connected++
-			} else {
+		case err := <-tried:
+			if err != nil {
 				errs = append(errs, err)
 			}
 		case <-late:
 			return nil
 		}
-		if connected > len(nodes)/2 && late == nil && i < len(nodes)-1 {
-			timer := time.NewTimer(stragglers)
-			defer timer.Stop()
-			late = timer.C
+		if connected := i + 1 - len(errs); connected > len(nodes)/2 && late == nil {
+			late = time.After(stragglers)
 		}
 	}
-	if connected > len(nodes)/2 || len(nodes) == 0 {
+	if late != nil || len(nodes) == 0 {
 		return nil
 	}
 	return fmt.Errorf("no majority of the servers can be reached: %w", errors.Join(errs...))

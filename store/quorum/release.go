@@ -3,6 +3,8 @@ package quorum
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock/store"
@@ -24,20 +26,18 @@ func (s *Store) release(ctx, caller context.Context, ref store.Ref) error {
 		return err
 	}
 	defer e.o.leave()
-	refs := e.refs(ref, e.releasing(ref, lifetime(ref.TTL, ref.TTL)+s.timeout(ref.TTL)))
+	tries := e.releasing(ref, lifetime(ref.TTL, ref.TTL)+s.timeout(ref.TTL))
 	c := count{errs: s.silence()}
-	r := ask(ctx, s, s.timeout(ref.TTL), s.nodes, func(ctx context.Context, n *node) (struct{}, error) {
-		return struct{}{}, n.store.Release(ctx, refs[n.index])
-	})
+	r := s.askToRelease(ctx, e, ref, tries)
 	r.collect(func(a answer[struct{}]) { c.take(a.node.index, a.err) },
 		func(left int) bool { return c.done+c.lost >= s.need || c.done+c.lost+left < s.need })
 	if c.done+c.lost < s.need {
 		return s.verdict(c.errs)
 	}
-	r.rest(s, func(a answer[struct{}]) { s.unless(a, refs) })
+	r.rest(s, func(a answer[struct{}]) { s.unless(e, ref, tries, a) })
 	for i, n := range s.nodes {
 		if !r.waiting[n] {
-			s.unless(answer[struct{}]{node: n, err: c.errs[i]}, refs)
+			s.unless(e, ref, tries, answer[struct{}]{node: n, err: c.errs[i]})
 		}
 	}
 	e.settle()
@@ -48,10 +48,37 @@ func (s *Store) release(ctx, caller context.Context, ref store.Ref) error {
 	return store.ErrLost
 }
 
+// askToRelease has nodes release tries. While a request of a try is on its way, its release waits for the answer: else it
+// would have to bury the id, and a node that is a little slower than the others would become much slower by that.
+func (s *Store) askToRelease(ctx context.Context, e *entry, ref store.Ref, tries map[int]*try) *round[struct{}] {
+	var nodes []*node
+	for i := range tries {
+		nodes = append(nodes, s.nodes[i])
+	}
+	return ask(ctx, s, s.timeout(ref.TTL), nodes, func(ctx context.Context, n *node) (struct{}, error) {
+		e.await(ctx, tries[n.index])
+		return struct{}{}, n.store.Release(ctx, e.refs(ref, tries)[n.index])
+	})
+}
+
+// await returns when no request of a try is on its way, or ctx ends.
+func (e *entry) await(ctx context.Context, t *try) {
+	e.t.mu.Lock()
+	idle := t.idle
+	e.t.mu.Unlock()
+	if idle == nil {
+		return
+	}
+	select {
+	case <-idle:
+	case <-ctx.Done():
+	}
+}
+
 // unless has a node release in the background what it has not released yet.
-func (s *Store) unless(a answer[struct{}], refs map[int]store.Ref) {
+func (s *Store) unless(e *entry, ref store.Ref, tries map[int]*try, a answer[struct{}]) {
 	if i := a.node.index; a.err != nil && !errors.Is(a.err, store.ErrLost) {
-		s.later(map[int]store.Ref{i: refs[i]})
+		s.later(e.refs(ref, map[int]*try{i: tries[i]}))
 	}
 }
 
@@ -60,16 +87,12 @@ func (e *entry) releasing(ref store.Ref, lasts time.Duration) map[int]*try {
 	e.t.mu.Lock()
 	defer e.t.mu.Unlock()
 	e.forgetEvents()
-	e.released, e.granted, e.partial, e.spent = true, false, false, true
+	e.phase, e.partial = spent, false
 	e.lasts(lasts)
 	if ref.Bury {
 		e.buried = time.Now().Add(ref.TTL)
 	}
-	tries := make(map[int]*try)
-	for i, t := range e.tries {
-		tries[i] = t
-	}
-	return tries
+	return maps.Collect(slices.All(e.tries))
 }
 
 // settle notes that a majority has released the id, and that the others have to.
@@ -77,7 +100,7 @@ func (e *entry) settle() {
 	e.t.mu.Lock()
 	defer e.t.mu.Unlock()
 	e.end((*try).anything)
-	e.gone, e.until = true, time.Time{}
+	e.until = e.buried
 }
 
 // count is what came of a call that nodes do or find nothing for.
@@ -112,18 +135,9 @@ func (e *entry) refs(ref store.Ref, ended map[int]*try) map[int]store.Ref {
 // about to say that the request has nothing, or to ask again. What is not confirmed in time goes on in the
 // background.
 func (s *Store) free(ctx context.Context, e *entry, req store.Request, which func(*try) bool) {
-	refs := e.refs(refOf(req), e.giveUp(which))
-	var nodes []*node
-	for i := range refs {
-		nodes = append(nodes, s.nodes[i])
-	}
-	if len(nodes) == 0 {
-		return
-	}
-	r := ask(ctx, s, s.timeout(req.TTL), nodes, func(ctx context.Context, n *node) (struct{}, error) {
-		return struct{}{}, n.store.Release(ctx, refs[n.index])
-	})
-	r.collect(func(a answer[struct{}]) { s.unless(a, refs) }, never)
+	tries := e.giveUp(which)
+	r := s.askToRelease(ctx, e, refOf(req), tries)
+	r.collect(func(a answer[struct{}]) { s.unless(e, refOf(req), tries, a) }, never)
 }
 
 // later has nodes release tries in the background, for as long as something of them may be alive.

@@ -1,10 +1,12 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"math"
+	"math/bits"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/store"
@@ -18,13 +20,9 @@ import (
 // nobody else can have a majority then, and no majority comes of it, as there is one. A hold that a minority has is
 // never completed, for somebody may have held the lock in between.
 func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
-	results := make([]error, len(holds))
-	renewed, err := during(ctx, s, func(ctx context.Context) ([]error, error) { return s.renew(ctx, holds), nil })
-	if err == nil {
-		return renewed
-	}
-	for i := range results {
-		results[i] = err
+	results, err := during(ctx, s, func(ctx context.Context) ([]error, error) { return s.renew(ctx, holds), nil })
+	if err != nil {
+		return slices.Repeat([]error{err}, len(holds))
 	}
 	return results
 }
@@ -43,7 +41,6 @@ type renewal struct {
 func (s *Store) renew(ctx context.Context, holds []store.Ref) []error {
 	results := make([]error, len(holds))
 	var batch []*renewal
-	shortest := time.Duration(math.MaxInt64)
 	for i, ref := range holds {
 		if results[i] = s.tooLong(ref.TTL); results[i] != nil {
 			continue
@@ -54,15 +51,13 @@ func (s *Store) renew(ctx context.Context, holds []store.Ref) []error {
 			continue
 		}
 		defer s.entries.put(e)
-		s.note(ref.TTL)
-		shortest = min(shortest, ref.TTL)
 		r := &renewal{count: count{errs: s.silence()}, index: i, e: e, ref: ref, sent: time.Now(), tries: e.renewing(ref.TTL + s.timeout(ref.TTL))}
 		batch = append(batch, r)
 	}
 	if len(batch) == 0 {
 		return results
 	}
-	s.askToRenew(ctx, batch, s.timeout(shortest))
+	s.askByTimeout(ctx, batch)
 	lost := make([][]*renewal, len(s.nodes))
 	for _, r := range batch {
 		if results[r.index] = r.result(s); results[r.index] != nil {
@@ -87,6 +82,24 @@ func (e *entry) renewing(d time.Duration) []*try {
 	return slices.Clone(e.tries)
 }
 
+// askByTimeout asks for holds with like timeouts together. With the shortest timeout for all, a slow node would renew no
+// hold that is beside one with a short lease; with the longest, a hung node would hold up that one's answer.
+func (s *Store) askByTimeout(ctx context.Context, batch []*renewal) {
+	groups := make(map[int][]*renewal)
+	for _, r := range batch {
+		double := bits.Len64(uint64(s.timeout(r.ref.TTL)))
+		groups[double] = append(groups[double], r)
+	}
+	var all sync.WaitGroup
+	for _, group := range groups {
+		all.Go(func() {
+			shortest := slices.MinFunc(group, func(a, b *renewal) int { return cmp.Compare(a.ref.TTL, b.ref.TTL) })
+			s.askToRenew(ctx, group, s.timeout(shortest.ref.TTL))
+		})
+	}
+	all.Wait()
+}
+
 // askToRenew asks all nodes for all holds, until no answer can change a result.
 func (s *Store) askToRenew(ctx context.Context, batch []*renewal, timeout time.Duration) {
 	r := ask(ctx, s, timeout, s.nodes, func(ctx context.Context, n *node) ([]error, error) {
@@ -109,16 +122,21 @@ func (s *Store) askToRenew(ctx context.Context, batch []*renewal, timeout time.D
 	})
 }
 
-// result is what came of one hold. One that was released meanwhile is lost, whichever nodes had renewed it before.
+// result is what came of one hold. One whose release was sent meanwhile is lost, whichever nodes had renewed it before.
 func (r *renewal) result(s *Store) error {
 	s.entries.mu.Lock()
 	defer s.entries.mu.Unlock()
 	switch {
-	case r.done >= s.need && !r.e.gone:
+	case r.e.phase == spent:
+		return store.ErrLost
+	case r.done >= s.need:
+		r.e.req.TTL = r.ref.TTL
 		r.e.prolong(r.sent.Add(r.ref.TTL))
 		return nil
-	case r.lost > len(s.nodes)-s.need, r.e.gone:
-		r.e.granted, r.e.spent = false, r.e.spent || r.e.granted
+	case r.lost > len(s.nodes)-s.need:
+		if r.e.phase == granted {
+			r.e.phase = spent
+		}
 		return store.ErrLost
 	}
 	return s.verdict(r.errs)
@@ -133,7 +151,7 @@ func (s *Store) restoreAll(ctx context.Context, lost [][]*renewal) {
 		}
 		s.work.also(func() {
 			for _, r := range lost[i] {
-				if err := s.restore(ctx, n, r.e, r.ref.TTL); s.work.base.Err() != nil || err != nil && !certain(err) {
+				if err := s.restore(ctx, n, r.e); s.work.base.Err() != nil || err != nil && !certain(err) {
 					return
 				}
 			}
@@ -158,7 +176,7 @@ func (s *Store) complete(ctx context.Context, e *entry, missing []*node) {
 		s.work.also(func() {
 			pause := s.moment()
 			for range completions {
-				if err := s.restore(ctx, n, e, 0); !errors.Is(err, store.ErrHeld) || !s.sleep(pause) {
+				if err := s.restore(ctx, n, e); !errors.Is(err, store.ErrHeld) || !s.sleep(pause) {
 					return
 				}
 				pause *= 4
@@ -179,16 +197,13 @@ func (s *Store) sleep(d time.Duration) bool {
 	}
 }
 
-// restore asks a node for a hold that it lacks, with the token that the hold has, for the given lease; 0 means that
-// of the request. A majority must have the hold. The error is that of the node, or nil if there was nothing to ask
-// for.
-func (s *Store) restore(ctx context.Context, n *node, e *entry, lease time.Duration) error {
+// restore asks a node for a hold that it lacks, with the token that the hold has. A majority must have the
+// hold. The error is that of the node, or nil if there was nothing to ask for.
+func (s *Store) restore(ctx context.Context, n *node, e *entry) error {
+	sent := time.Now()
 	t, req, token := e.resending(n.index)
 	if t == nil {
 		return nil
-	}
-	if lease > 0 {
-		req.TTL = lease
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout(req.TTL))
 	defer cancel()
@@ -196,10 +211,10 @@ func (s *Store) restore(ctx context.Context, n *node, e *entry, lease time.Durat
 	req.Queue = false
 	req = e.asked(req, t)
 	g, err := n.store.Acquire(ctx, req)
-	e.told(t, g.Held, err)
+	e.told(t, sent, g.Held, err)
 	// As with each vote that counts, the node has to have reserved all.
 	if err == nil && g.Held && (g.Token < token || g.Short > 0) {
-		_, err = n.raiser.RaiseToken(ctx, refOf(req), max(token, g.Token+1), req.Tokens)
+		_, _ = n.raise(ctx, req, max(token, g.Token+1), g)
 	}
 	return err
 }

@@ -105,7 +105,7 @@ func (t *table) put(e *entry) {
 
 // over: nothing has to be remembered.
 func (e *entry) over(now time.Time) bool {
-	return e.users == 0 && !e.until.After(now) && !e.buried.After(now)
+	return e.users == 0 && !e.until.After(now)
 }
 
 func (t *table) sweep() {

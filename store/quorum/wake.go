@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock/store"
@@ -22,13 +23,7 @@ func (s *Store) Listen(call func(store.Event)) (stop func()) {
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		var rest []*sink
-		for _, other := range s.sinks {
-			if other != k {
-				rest = append(rest, other)
-			}
-		}
-		s.sinks = rest
+		s.sinks = slices.DeleteFunc(slices.Clone(s.sinks), func(other *sink) bool { return other == k })
 	}
 }
 
@@ -68,7 +63,7 @@ func (t *table) hear(try string, i, need int, d time.Duration, emit func(store.E
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.waiting[try]
-	if e == nil || e.granted || e.released {
+	if e == nil || e.phase != asking {
 		return ""
 	}
 	if e.events == nil {

@@ -52,7 +52,7 @@ func (s *Store) Incarnation(ctx context.Context) (id string, age time.Duration, 
 		id, age, err = s.lifeOfCluster(ctx)
 	} else {
 		var replies []rueidis.RedisResult
-		if replies, err = s.apart(ctx, ctx, s.askLife(), func() {}); err == nil {
+		if replies, err = s.fetchLife(ctx); err == nil {
 			id, age, err = s.readLife(ctx, replies)
 		}
 	}
@@ -68,6 +68,11 @@ func (s *Store) askLife() []rueidis.Completed {
 		s.client.B().Info().Section("server", "replication").Build(),
 		s.client.B().Get().Key(s.keys.lifeKey()).Build(),
 	}
+}
+
+// fetchLife sends them alone.
+func (s *Store) fetchLife(ctx context.Context) ([]rueidis.RedisResult, error) {
+	return apart(ctx, func() []rueidis.RedisResult { return s.client.DoMulti(ctx, s.askLife()...) })
 }
 
 func (s *Store) readLife(ctx context.Context, replies []rueidis.RedisResult) (id string, age time.Duration, err error) {
@@ -107,7 +112,13 @@ func (s *Store) leaveLife(ctx context.Context, run, id string, seen time.Duratio
 // writeLife begins a life, or says for how long this handle has seen the one that goes on.
 func (s *Store) writeLife(ctx context.Context, run, id string, seen time.Duration) (string, time.Duration, error) {
 	args := []string{run, id, strconv.FormatInt(seen.Milliseconds(), 10)}
-	text, err := lifeScript().Exec(ctx, s.client, []string{s.keys.lifeKey()}, args).ToString()
+	reply, err := apart(ctx, func() rueidis.RedisResult {
+		return lifeScript().Exec(ctx, s.client, []string{s.keys.lifeKey()}, args)
+	})
+	if err != nil {
+		return "", 0, err
+	}
+	text, err := reply.ToString()
 	if err != nil {
 		return "", 0, err
 	}

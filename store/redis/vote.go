@@ -44,10 +44,14 @@ func (s *Store) Vote(ctx context.Context, req store.Request, token uint64) (stor
 		life = nil // it is older than the grant
 	}
 	if life == nil {
-		life = s.client.DoMulti(ctx, s.askLife()...)
+		life, v.Err = s.fetchLife(ctx)
 	}
-	if v.Life, v.Age, v.Err = s.readLife(ctx, life); v.Err != nil {
+	if v.Err == nil {
+		v.Life, v.Age, v.Err = s.readLife(ctx, life)
+	}
+	if v.Err != nil {
 		v.Err = s.outcome(v.Err)
+		return v, nil
 	}
 	if text, err := life[0].ToString(); err == nil {
 		v.Clock = clockOf(info(text))
@@ -64,7 +68,10 @@ func (s *Store) sendVote(ctx context.Context, n *name, args []string) (reply rue
 		return reply, nil, nil
 	}
 	vote := append([]rueidis.Completed{s.scripts.acquire.bySHA(s.client, n.keys(), args)}, s.askLife()...)
-	replies, err := s.apart(ctx, s.wakeups.ctx, vote, func() { s.votes.Add(-1) })
+	replies, err := apart(ctx, func() []rueidis.RedisResult {
+		defer s.votes.Add(-1)
+		return s.client.DoMulti(unsent{s.wakeups.ctx, ctx}, vote...)
+	})
 	if err != nil {
 		return reply, nil, err
 	}
@@ -72,20 +79,32 @@ func (s *Store) sendVote(ctx context.Context, n *name, args []string) (reply rue
 	return reply, replies[1:], err
 }
 
-// apart sends commands on a goroutine, because rueidis lets a call wait for another's dialing
-// without looking at its context. It returns when they are answered or ctx ends. Their own
-// context is until. When they are answered or it has ended, after is called.
-func (s *Store) apart(ctx, until context.Context, commands []rueidis.Completed, after func()) ([]rueidis.RedisResult, error) {
-	answered := make(chan []rueidis.RedisResult, 1)
-	go func() {
-		answered <- s.client.DoMulti(until, commands...)
-		after()
-	}()
+// unsent is the context of commands that are awaited as long as the handle is open, and that are not
+// sent once their caller's context has ended: rueidis looks at Err before it sends, and at Done while
+// it waits. A vote that was sent after a long dial would leave a hold.
+type unsent struct {
+	context.Context
+	caller context.Context
+}
+
+// Err returns why the commands are not to be sent.
+func (u unsent) Err() error {
+	if err := u.caller.Err(); err != nil {
+		return err
+	}
+	return u.Context.Err()
+}
+
+// apart runs f on a goroutine, because rueidis lets a call wait for another's dialing without
+// looking at its context. It returns what f returned, or why ctx ended.
+func apart[T any](ctx context.Context, f func() T) (value T, err error) {
+	returned := make(chan T, 1)
+	go func() { returned <- f() }()
 	select {
-	case replies := <-answered:
-		return replies, nil
+	case value = <-returned:
+		return value, nil
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return value, ctx.Err()
 	}
 }
 
