@@ -205,6 +205,9 @@ func (s *Store) checkLease(l *lease) {
 	if err != nil {
 		return
 	}
+	if answer.TTL < 0 {
+		s.leases.over(l)
+	}
 	suspects := make(map[string]bool)
 	for _, key := range answer.Keys {
 		p, ok := s.ofOrphan(ctx, string(key))

@@ -12,6 +12,9 @@ import (
 // of the change, or the view.
 func (s *Store) try(ctx context.Context, dir string, op clientv3.Op) (revision int64, v *view, err error) {
 	txn, err := s.together.do(ctx, dir, op)
+	if err == errMaybeDone { // then the conditions fail, and the view has what it made
+		txn, err = s.together.alone(ctx, op)
+	}
 	if err != nil {
 		return 0, nil, err
 	}

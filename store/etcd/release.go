@@ -103,16 +103,29 @@ func (s *Store) remove(ctx context.Context, k idKeys, held string) (found bool, 
 	if held == "" {
 		ops = k.removeAll()
 	}
-	answer, err := s.together.do(ctx, k.dir, clientv3.OpTxn(k.ours(held), ops, nil))
+	op := clientv3.OpTxn(k.ours(held), ops, nil)
+	answer, err := s.together.do(ctx, k.dir, op)
+	maybeDone := err == errMaybeDone
+	if maybeDone {
+		answer, err = s.together.alone(ctx, op)
+	}
 	if found = err == nil && deleted(answer) > 0; err == nil && !found && held != "" {
-		return s.remove(ctx, k, "")
+		found, err = s.remove(ctx, k, "")
+	}
+	if err == nil && !found && maybeDone {
+		err = errMaybeDone
 	}
 	return found, err
 }
 
+// burySlack is how much longer than needed the lease of a burial lasts, because it begins before the burial is written.
+// If that takes longer, the lease is renewed.
+const burySlack = time.Second
+
 // bury is remove that also leaves a key by which the id is refused for ref.TTL.
 func (s *Store) bury(ctx context.Context, k idKeys, ref store.Ref) (found bool, err error) {
-	lease, err := s.client.Grant(ctx, seconds(ref.TTL))
+	sent := time.Now()
+	lease, err := s.client.Grant(ctx, seconds(ref.TTL+burySlack))
 	if err != nil {
 		if errors.Is(err, rpctypes.ErrNoSpace) { // as a late request will find too
 			s.remove(ctx, k, "")
@@ -123,6 +136,9 @@ func (s *Store) bury(ctx context.Context, k idKeys, ref store.Ref) (found bool, 
 		clientv3.OpPut(k.refused, tombstone, clientv3.WithLease(lease.ID)))...).Commit()
 	if isRefusal(err) && !errors.Is(err, rpctypes.ErrNoSpace) {
 		s.client.Revoke(ctx, lease.ID) // else an earlier burial may hang on it
+	}
+	if err == nil && time.Since(sent) > burySlack {
+		_, err = s.leases.keepAlive(ctx, lease.ID)
 	}
 	if err != nil {
 		return false, err
