@@ -13,8 +13,8 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// Release implements [store.Store]. It takes one round trip, with Bury two, one more for a hold that is not there any
-// more, and blocks until answered or ctx ends. The next waiter is granted by its own handle, upon the deletion.
+// Release implements [store.Store]. It takes one round trip, with Bury three, one more for a hold that is not there
+// any more, and blocks until answered or ctx ends. The next waiter is granted by its own handle, upon the deletion.
 func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 	if err := s.ready(ctx); err != nil {
 		return err
@@ -118,14 +118,10 @@ func (s *Store) remove(ctx context.Context, k idKeys, held string) (found bool, 
 	return found, err
 }
 
-// burySlack is how much longer than needed the lease of a burial lasts, because it begins before the burial is written.
-// If that takes longer, the lease is renewed.
-const burySlack = time.Second
-
 // bury is remove that also leaves a key by which the id is refused for ref.TTL.
 func (s *Store) bury(ctx context.Context, k idKeys, ref store.Ref) (found bool, err error) {
 	sent := time.Now()
-	lease, err := s.client.Grant(ctx, seconds(ref.TTL+burySlack))
+	lease, err := s.client.Grant(ctx, seconds(ref.TTL))
 	if err != nil {
 		if errors.Is(err, rpctypes.ErrNoSpace) { // as a late request will find too
 			s.remove(ctx, k, "")
@@ -137,7 +133,7 @@ func (s *Store) bury(ctx context.Context, k idKeys, ref store.Ref) (found bool, 
 	if isRefusal(err) && !errors.Is(err, rpctypes.ErrNoSpace) {
 		s.client.Revoke(ctx, lease.ID) // else an earlier burial may hang on it
 	}
-	if err == nil && time.Since(sent) > burySlack {
+	if rest := time.Duration(lease.TTL)*time.Second - time.Since(sent); err == nil && rest < ref.TTL { // from its writing on
 		_, err = s.leases.keepAlive(ctx, lease.ID)
 	}
 	if err != nil {
