@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -110,7 +111,11 @@ func (e *entry) encode(token string, lease clientv3.LeaseID) []byte {
 	return append(strconv.AppendInt(append(text, `","tokens":`...), int64(e.tokens), 10), '}')
 }
 
+// appendQuoted writes text as encoding/json does, which plain text need not be given to.
 func appendQuoted(to []byte, s string) []byte {
+	if !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c > '~' || strings.ContainsRune(`"\<>&`, c) }) {
+		return append(append(append(to, '"'), s...), '"')
+	}
 	quoted, _ := json.Marshal(s) // cannot fail
 	return append(to, quoted...)
 }
@@ -121,7 +126,9 @@ func (e *entry) on(lease clientv3.LeaseID) clientv3.Cmp {
 	if e.key == e.again {
 		return clientv3.Compare(clientv3.LeaseValue(e.key), "=", lease)
 	}
-	return clientv3.Compare(clientv3.Value(e.key), "=", string(e.encode(e.tokenText(), lease)))
+	c := clientv3.Compare(clientv3.Value(e.key), "=", "")
+	c.TargetUnion = &pb.Compare_Value{Value: e.encode(e.tokenText(), lease)} // not copied twice, as strings would be
+	return c
 }
 
 // valueBegins is how the values of an id begin, or those of an owner.
