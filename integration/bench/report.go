@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"runtime"
 	"slices"
@@ -154,6 +155,7 @@ func table(rows []*row, titled bool) string {
 	}
 	var cells [][]string
 	var notes strings.Builder
+	stuck := map[string]int{} // the most of one row, by library
 	last := ""
 	for _, r := range rows {
 		var line []string
@@ -175,8 +177,11 @@ func table(rows []*row, titled bool) string {
 		case r.errors > 0:
 			fmt.Fprintf(&notes, "- %s: %s, the first: %s.\n", r.library.name, count(r.errors, "error"), r.first)
 		}
-		if r.stuck > 0 {
-			fmt.Fprintf(&notes, "- %s: %s still waited after %v without a holder.\n", r.library.name, count(r.stuck, "goroutine"), longest)
+		stuck[r.library.name] = max(stuck[r.library.name], r.stuck)
+	}
+	for _, name := range slices.Sorted(maps.Keys(stuck)) {
+		if stuck[name] > 0 {
+			fmt.Fprintf(&notes, "- %s: %s still waited after %v without a holder.\n", name, count(stuck[name], "goroutine"), longest)
 		}
 	}
 	text := section.Table(head, cells)

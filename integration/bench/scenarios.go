@@ -82,7 +82,7 @@ func (z sizes) scenarios() (all []scenario) {
 	for _, n := range z.distinct {
 		add(scenario{
 			id: fmt.Sprint("distinct-", n), title: fmt.Sprintf("Uncontended: %s, each with a name of its own", count(n, "goroutine")),
-			about: "One process; the times are of Lock and Unlock together.",
+			about: "Times are of Lock and Unlock together.",
 			job:   job{Kind: "turns", Goroutines: n, Distinct: true}, libraries: alone, columns: ofDistinct,
 		})
 	}
@@ -96,18 +96,18 @@ func (z sizes) scenarios() (all []scenario) {
 	})
 	add(scenario{
 		id: "hands", title: "Hand-over between two processes",
-		about: fmt.Sprintf("Each process unlocks when the other has waited for %v. Times are from before Unlock in one to after Lock in the other.", settled),
+		about: fmt.Sprintf("A process unlocks when the other has waited for %v. Times are from Unlock to the end of Lock.", settled),
 		job:   job{Kind: "hands", Goroutines: 1, Processes: 2, Time: 2 * z.time}, libraries: hands, columns: ofHands,
 	})
 	add(scenario{
 		id: "idle", title: fmt.Sprintf("%d waiters while another process holds the lock", z.waiters),
-		about: fmt.Sprintf("For %v; processor time and goroutines are of both processes.", 5*z.time),
+		about: fmt.Sprintf("Processor time and goroutines are of both processes, in %v.", 5*z.time),
 		job:   job{Kind: "idle", Goroutines: z.waiters, Processes: 2, Warm: z.time, Time: 5 * z.time}, libraries: keeping, columns: ofIdle, windows: true,
 	})
 	holding := func(id string, n int, lease time.Duration, libraries []string) {
 		add(scenario{
 			id: id, title: fmt.Sprintf("%d locks held and renewed, with leases of %v", n, lease),
-			about: "One process; a repetition is a third of the lease. For redsync and redislock a goroutine for each lock extends it every third of the lease.",
+			about: "A repetition is a third of the lease. With redsync and redislock one goroutine a lock extends it.",
 			job:   job{Kind: "held", Locks: n, Distinct: true, Lease: lease, Time: lease / 3}, libraries: libraries, columns: ofHeld, windows: true,
 		})
 	}
@@ -124,7 +124,7 @@ func (z sizes) scenarios() (all []scenario) {
 	if z.patient > 0 {
 		holding("held-long", slices.Max(z.held), z.patient, []string{"dlock", "etcd-dlock"})
 	}
-	const readers = "One turn in 20 writes. The others lock shared where there is a readers' lock."
+	const readers = "One turn in 20 writes; the others read where there is a readers' lock."
 	add(scenario{
 		id: "mixed", title: "Read-mostly: 16 goroutines of one process", about: readers,
 		job: job{Kind: "turns", Goroutines: 16, Reads: 0.95}, libraries: append(mixed[:len(mixed):len(mixed)], "sync"), columns: ofMixed,
@@ -136,14 +136,14 @@ func (z sizes) scenarios() (all []scenario) {
 	for _, n := range z.crowds {
 		add(scenario{
 			id: growing("crowd-", n), title: count(n, "waiter") + " on one name", row: count(n, "waiter"),
-			about: "One process. With dlock each waiter has an owner of its own, and so waits at the server.",
+			about: "With dlock each waiter has an owner of its own, so it waits at the server.",
 			job:   job{Kind: "turns", Goroutines: n + 1, Apart: true, Warm: z.time}, libraries: crowded, columns: ofCrowd,
 		})
 	}
 	for _, n := range z.crowds {
 		add(scenario{
 			id: growing("holders-", n), title: "A reader beside " + count(n, "other"), row: count(n, "reader"),
-			about: "One more reader locks and unlocks beside readers that hold the name, each an owner of its own.",
+			about: "One more reader locks and unlocks beside readers with owners of their own.",
 			job:   job{Kind: "turns", Goroutines: 1, Apart: true, Reads: 1, Readers: n, Warm: z.time}, libraries: reading, columns: ofReaders,
 		})
 	}

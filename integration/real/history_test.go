@@ -253,17 +253,27 @@ func (h *history) empty() (wrong []string) {
 	for _, k := range h.kinds {
 		patience += k.lingers
 	}
-	left := h.site.left()
-	for deadline := time.Now().Add(patience); ; left = h.site.left() {
-		if len(left) == 0 {
+	began := time.Now()
+	deadline := began.Add(patience)
+	for {
+		now := time.Now()
+		left, err := h.site.left()
+		switch {
+		case err == nil && len(left) == 0:
 			return nil
-		}
-		if time.Now().After(deadline) {
+		case err == nil && now.After(deadline):
 			return []string{fmt.Sprintf("left at the store %v after the last worker: %q", patience, left)}
+		case err != nil && now.Sub(began) > answers:
+			h.t.Fatalf("the servers do not say what is left: %v", err)
+		case err != nil:
+			deadline = time.Now().Add(patience)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
 }
+
+// answers is how long servers may take to answer after a history.
+const answers = time.Minute
 
 // What faults need to know.
 

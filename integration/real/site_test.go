@@ -229,8 +229,8 @@ func (s *site) moved() bool {
 }
 
 // left lists what the servers keep when nobody holds or waits, besides the
-// counters of tokens.
-func (s *site) left() (all []string) {
+// counters of tokens. An error means that a server did not answer.
+func (s *site) left() (all []string, err error) {
 	s.t.Helper()
 	if s.etcd != nil {
 		return s.leftAtEtcd()
@@ -252,27 +252,27 @@ func (s *site) left() (all []string) {
 			all = append(all, "subscription to "+channel)
 		}
 	}
-	return all
+	return all, nil
 }
 
-func (s *site) leftAtEtcd() (all []string) {
+func (s *site) leftAtEtcd() (all []string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	keys, err := s.admin.Get(ctx, "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil {
-		return []string{"unknown: " + err.Error()}
+		return nil, err
 	}
 	for _, kv := range keys.Kvs {
 		all = append(all, "key "+string(kv.Key))
 	}
 	leases, err := s.admin.Leases(ctx)
 	if err != nil {
-		return append(all, "unknown: "+err.Error())
+		return nil, err
 	}
 	for _, l := range leases.Leases {
 		all = append(all, fmt.Sprintf("lease %x", l.ID))
 	}
-	return all
+	return all, nil
 }
 
 // grace is for how long something may be left after the last process that could
@@ -331,12 +331,12 @@ func (s *site) startPostgres(t testing.TB) {
 }
 
 // leftAtPostgres are the rows. What has expired goes when it is looked at.
-func (s *site) leftAtPostgres() (all []string) {
+func (s *site) leftAtPostgres() (all []string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	c, err := pgx.Connect(ctx, s.database)
 	if err != nil {
-		return []string{"unknown: " + err.Error()}
+		return nil, err
 	}
 	defer c.Close(ctx)
 	names := func() ([]string, error) {
@@ -350,13 +350,10 @@ func (s *site) leftAtPostgres() (all []string) {
 	if err == nil {
 		all, err = names()
 	}
-	if err != nil {
-		return []string{"unknown: " + err.Error()}
-	}
 	for i, name := range all {
 		all[i] = "row " + name
 	}
-	return all
+	return all, err
 }
 
 // lockTable keeps every call from the table until unlock is called.

@@ -62,11 +62,11 @@ func (s *site) zookeeperURL(worker int) string {
 }
 
 // leftAtZookeeper are the nodes. What has expired goes when it is looked at.
-func (s *site) leftAtZookeeper() (all []string) {
+func (s *site) leftAtZookeeper() (all []string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if _, err := s.looking.(store.Lister).List(ctx); err != nil {
-		return []string{"unknown: " + err.Error()}
+		return nil, err
 	}
 	for _, folder := range []string{"/dlock/locks", "/dlock/wake"} {
 		s.nodes.Sync(folder)
@@ -75,13 +75,13 @@ func (s *site) leftAtZookeeper() (all []string) {
 			continue
 		}
 		if err != nil {
-			return []string{"unknown: " + err.Error()}
+			return nil, err
 		}
 		for _, node := range nodes {
 			all = append(all, "node "+node)
 		}
 	}
-	return all
+	return all, nil
 }
 
 // Faults of ZooKeeper: rows 115 and 116 of the catalogue, and members.

@@ -23,7 +23,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// startTimeout is how long a server may take to start or stop.
+// startTimeout is how long a server may take to start, to stop or to carry out a statement.
 const startTimeout = 30 * time.Second
 
 // Server is a PostgreSQL server. Its methods may be called concurrently, except
@@ -182,7 +182,7 @@ func (s *Server) Exec(sql string) {
 }
 
 func (s *Server) try(sql string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	c, err := pgx.Connect(ctx, s.URLOf("postgres"))
 	if err != nil {
