@@ -25,7 +25,6 @@ type ask struct {
 	fresh bool   // the handle had no record of the id before
 	since known  // what was known of the id when the call began
 	lease *lease // for the hold
-	sent  bool   // the call may have written something
 	there bool   // a hold or a place of the id has been seen
 }
 
@@ -84,7 +83,6 @@ func (a *ask) run(ctx context.Context) (g store.Grant, err error) {
 			}
 			return g, err
 		}
-		a.sent = true
 		e := newEntry(a.idKeys, a.req)
 		var revision int64
 		if revision, v, err = s.try(ctx, a.dir, a.enter(e, a.lease.id, a.otherwise(e))); revision > 0 {
@@ -151,7 +149,7 @@ func (a *ask) undo(ctx context.Context, refusal error) error {
 	if !a.fresh {
 		return refusal
 	}
-	if a.sent && (errors.Is(refusal, rpctypes.ErrNoSpace) || errors.Is(refusal, store.ErrForeignKey)) {
+	if errors.Is(refusal, rpctypes.ErrNoSpace) || errors.Is(refusal, store.ErrForeignKey) {
 		a.s.records.isOver(a.r, time.Time{})
 		if err := a.s.records.end(ctx, a.r); err != nil {
 			return fmt.Errorf("%v, and what it may have left is not deleted yet: %v", refusal, err)

@@ -89,6 +89,19 @@ func TestFault72StoreClosesDuringCallsOfItsClient(t *testing.T) {
 	s.empty(shortLease.TTL + 2*time.Second)
 }
 
+// lookedAt is a context that tells when a call has looked whether it is over, which the store does when it has seen
+// that it is open.
+type lookedAt struct {
+	context.Context
+	once   sync.Once
+	looked func()
+}
+
+func (c *lookedAt) Err() error {
+	c.once.Do(c.looked)
+	return c.Context.Err()
+}
+
 // Close cuts the calls of a handle that Open made. The server may carry them out later.
 func TestFault72CloseCutsACallOnItsWay(t *testing.T) {
 	t.Parallel()
@@ -98,20 +111,16 @@ func TestFault72CloseCutsACallOnItsWay(t *testing.T) {
 	granted(t, h, held)
 	s.cluster.Members[0].Pause()
 	errs := make(chan error, 3)
-	go func() {
-		_, err := h.Acquire(context.Background(), newRequest("a", 1))
-		errs <- err
-	}()
-	go func() { errs <- h.Release(context.Background(), refOf(held)) }()
-	go func() {
-		_, err := h.Inspect(context.Background(), "a")
-		errs <- err
-	}()
-	select {
-	case err := <-errs:
-		t.Fatalf("a call is answered before Close: %v", err)
-	case <-time.After(300 * time.Millisecond): // they are on their way by then
+	var begun sync.WaitGroup
+	for _, call := range []func(ctx context.Context) error{
+		func(ctx context.Context) error { _, err := h.Acquire(ctx, newRequest("a", 1)); return err },
+		func(ctx context.Context) error { return h.Release(ctx, refOf(held)) },
+		func(ctx context.Context) error { _, err := h.Inspect(ctx, "a"); return err },
+	} {
+		begun.Add(1)
+		go func() { errs <- call(&lookedAt{Context: context.Background(), looked: begun.Done}) }()
 	}
+	begun.Wait()
 	h.Close()
 	for range 3 {
 		unknown(t, "a call under way", <-errs)
