@@ -163,6 +163,20 @@ func TestFault41NoSpaceAfterASharedCall(t *testing.T) {
 	}
 }
 
+// The same of a burial, which has ended the hold.
+func TestFault41NoSpaceAfterABurial(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1)
+	h := s.wire.store(t, s.cluster.Endpoints())
+	held := newRequest("a", 1)
+	granted(t, h, held)
+	s.wire.on("Txn", overfull, 1)
+	ref := refOf(held)
+	ref.Bury = true
+	unknown(t, "a burial that was carried out", h.Release(t.Context(), ref))
+	locktest.MustBe(t, h.Release(t.Context(), ref), store.ErrLost)
+}
+
 // The transaction of a burial is slow. The id is refused for the whole time from when it is written.
 func TestFault05BurialCountsFromItsWriting(t *testing.T) {
 	t.Parallel()

@@ -130,8 +130,11 @@ func (s *Store) bury(ctx context.Context, k idKeys, ref store.Ref) (found bool, 
 	}
 	answer, err := s.client.Txn(ctx).Then(append(k.removeAll(),
 		clientv3.OpPut(k.refused, tombstone, clientv3.WithLease(lease.ID)))...).Commit()
-	if isRefusal(err) && !errors.Is(err, rpctypes.ErrNoSpace) {
-		s.client.Revoke(ctx, lease.ID) // else an earlier burial may hang on it
+	switch {
+	case errors.Is(err, rpctypes.ErrNoSpace):
+		err = errMaybeDone // then the burial hangs on the lease
+	case isRefusal(err):
+		s.client.Revoke(ctx, lease.ID)
 	}
 	if rest := time.Duration(lease.TTL)*time.Second - time.Since(sent); err == nil && rest < ref.TTL { // from its writing on
 		_, err = s.leases.keepAlive(ctx, lease.ID)
