@@ -86,7 +86,7 @@ func (a *ask) run(ctx context.Context) (g store.Grant, err error) {
 		e := newEntry(a.idKeys, a.req)
 		var revision int64
 		if revision, v, err = s.try(ctx, a.dir, a.enter(e, a.lease.id, a.otherwise(e))); revision > 0 {
-			return a.held(ctx, e.becomes(e.first, revision, 0, a.lease.id), revision, 1)
+			return a.held(ctx, e.becomes(e.first(), revision, 0, a.lease.id), revision, 1)
 		}
 	}
 	for done := false; err == nil; {

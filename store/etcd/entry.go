@@ -34,9 +34,8 @@ const ownRevision = "create_revision * 65536"
 // entry is a hold or a waiter.
 type entry struct {
 	idKeys
-	key    string // hold or place
+	key    string // hold or place; "" if it is not written yet
 	held   bool
-	mode   store.Mode
 	create int64 // revision of the key's first write, which for a waiter is its position
 	mod    int64 // revision of the key's last write
 	lease  clientv3.LeaseID
@@ -66,7 +65,7 @@ type value struct {
 
 func newEntry(k idKeys, req store.Request) *entry {
 	return &entry{
-		idKeys: k, key: k.place, mode: req.Mode, owner: store.Short(req.Owner), tokens: req.Tokens,
+		idKeys: k, owner: store.Short(req.Owner), tokens: req.Tokens,
 		ttl: req.TTL, wait: req.WaitTTL, label: req.Label,
 	}
 }
@@ -123,7 +122,7 @@ func appendQuoted(to []byte, s string) []byte {
 // on is that the key of a hold is there, on a lease. The value of a key without an id has to be as this handle
 // would write it.
 func (e *entry) on(lease clientv3.LeaseID) clientv3.Cmp {
-	if e.key == e.again {
+	if !e.lacksID(e.key) {
 		return clientv3.Compare(clientv3.LeaseValue(e.key), "=", lease)
 	}
 	c := clientv3.Compare(clientv3.Value(e.key), "=", "")
@@ -156,7 +155,7 @@ func parseEntry(dir string, kv *mvccpb.KeyValue) (*entry, error) {
 		return nil, foreign(dir)
 	}
 	e := &entry{
-		idKeys: p.idKeys, key: string(kv.Key), held: !p.waits(), mode: p.mode,
+		idKeys: p.idKeys, key: string(kv.Key), held: !p.waits(),
 		create: kv.CreateRevision, mod: kv.ModRevision, lease: clientv3.LeaseID(kv.Lease), text: kv.Value,
 	}
 	if e.held {
@@ -172,7 +171,7 @@ func firstKeys(dir string, text []byte) (k idKeys, ok bool) {
 		return k, false
 	}
 	tag, id, _ := strings.Cut(v.ID, "/")
-	return keysIn(dir, tag, id, store.Exclusive), len(tag) == tagLen && len(id) == idLen
+	return idKeys{dir, tag, id, store.Exclusive}, len(tag) == tagLen && len(id) == idLen
 }
 
 // decode reads the value, once. An error matches ErrForeignKey.

@@ -45,10 +45,10 @@ func (s *Store) grant(ctx context.Context, v *view, e, own *entry, lease clientv
 		return nil, nil, err
 	}
 	var op clientv3.Op
-	key, token := e.first, uint64(0)
+	key, token := e.first(), uint64(0)
 	switch {
 	case own != nil:
-		key = e.again
+		key = e.again()
 		op, token = v.again(e, own, lease)
 	case e.create > 0:
 		op = e.next(e, lease)

@@ -189,7 +189,7 @@ func (rs *records) noteHold(r *record, since known, h *entry, revision int64, l 
 			rs.s.leases.enter(r.lease)
 			r.rooms = append(r.rooms, r.lease)
 		}
-		if r.key == r.first && r.first != r.again {
+		if r.lacksID(r.key) {
 			rs.first[r.dir] = r
 		}
 	}

@@ -129,7 +129,7 @@ func (s *Store) bury(ctx context.Context, k idKeys, ref store.Ref) (found bool, 
 		return false, err
 	}
 	answer, err := s.client.Txn(ctx).Then(append(k.removeAll(),
-		clientv3.OpPut(k.refused, tombstone, clientv3.WithLease(lease.ID)))...).Commit()
+		clientv3.OpPut(k.refused(), tombstone, clientv3.WithLease(lease.ID)))...).Commit()
 	switch {
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		err = errMaybeDone // then the burial hangs on the lease
