@@ -47,8 +47,9 @@ func (k *heldList) remove(i int) {
 // take picks the hold that an Unlock without one means: a live one, unless one has
 // been lost. The critical section of a lost hold is void, and its goroutine must not
 // release the lock under another that holds it by now. So at worst a live hold is
-// released one Unlock later than its own. live reports that another hold is live. A lease that has run
-// out before any timer could tell is noticed for the oldest hold and for the last.
+// released one Unlock later than its own. live reports that another hold is live. A
+// lease that has run out before any timer could tell is noticed for the oldest hold and
+// for the last.
 func (k *heldList) take() (h *Hold, live bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -239,6 +239,9 @@ func (l *locker) do(ctx context.Context, fn func(context.Context) error) (err er
 			err = l.joined(err, unlocked)
 		}
 	}()
+	if err := h.core.Err(); err != nil { // MaxHold can be over at once
+		return l.fail("do", err)
+	}
 	return fn(h.context(ctx, true))
 }
 

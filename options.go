@@ -42,7 +42,8 @@ type Options struct {
 	// as a whole, with their retries. Default a third of the lock's TTL, at most 3 s.
 	StoreTimeout time.Duration
 	// MaxHold is how long one grant can be held: the hold is not renewed any longer, and
-	// is lost then. Default no cap.
+	// is lost then. A lock call that gets the grant later than that returns the hold, lost
+	// already, and no error: waiting on could not help. Default no cap.
 	MaxHold time.Duration
 	// MaxWaiters is how many calls of this client may wait for a lock at once, over all
 	// names. Further calls fail with ErrTooManyWaiters, and Lock tries again with pauses.

@@ -140,8 +140,9 @@ func TokenFor(ctx context.Context, name string) (token uint64, ok bool) {
 }
 
 // TokenFrom returns the fencing token of the innermost hold that ctx was made
-// under, whatever its name. Under [WithOwner] with another owner there is none. Where locks of several names nest, that is the token of
-// another lock than the resource expects: use [TokenFor], which asks by name.
+// under, whatever its name. Under [WithOwner] with another owner there is none. Where
+// locks of several names nest, that is the token of another lock than the resource
+// expects: use [TokenFor], which asks by name.
 func TokenFrom(ctx context.Context) (token uint64, ok bool) {
 	first := scopeOf(ctx)
 	for s := first; s != nil && s.owner == first.owner; s = s.outer {

@@ -85,7 +85,8 @@ func (m *Mutex) TryLockContext(ctx context.Context) (*Hold, error) { return m.l.
 // cause when the hold is lost, and fn should return then.
 //
 // Do returns the error of fn. If the hold did not last until fn returned, an *Error
-// with ErrLost or ErrClosed is joined to it. A release that the store did not confirm
+// with ErrLost or ErrClosed is joined to it. If it did not last until fn could be
+// called, Do returns that *Error alone, without a call of fn. A release that the store did not confirm
 // is logged and not returned, because the work of fn was done under the lock.
 func (m *Mutex) Do(ctx context.Context, fn func(context.Context) error) error {
 	return m.l.do(ctx, fn)

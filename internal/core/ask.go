@@ -1,8 +1,6 @@
 package core
 
 import (
-	"errors"
-
 	"github.com/dlock-go/dlock/internal/localqueue"
 	"github.com/dlock-go/dlock/internal/request"
 	"github.com/dlock-go/dlock/store"
@@ -15,15 +13,14 @@ func (a *Call) askForFront() (localqueue.State, error) {
 	if err := a.over(); err != nil {
 		return localqueue.Asking, err
 	}
-	if a.Client.isClosing.Load() {
-		return localqueue.Asking, request.ErrClosed
-	}
+	// The ids are drawn without the mutex: the kernel may take its time. The waiter may
+	// be served by a local hand-over meanwhile.
 	owner, id := request.NewIDs()
 	n, w := a.name, &a.waiter
 	n.shard.mu.Lock()
-	if w.State != localqueue.Asking {
+	if state := w.State; state != localqueue.Asking {
 		n.shard.mu.Unlock()
-		return w.State, nil
+		return state, nil
 	}
 	p := a.newPlace(id)
 	p.queue = w.Place
@@ -35,6 +32,9 @@ func (a *Call) askForFront() (localqueue.State, error) {
 		p.identity = &p.own
 	}
 	inline := n.ownerHolds == 0
+	// A span of tokens is for hand-overs that the store does not see. A writer that is
+	// alone here has no waiter to pass the hold to. Under an identity that was asked for
+	// before the grant may be a re-entry, and then the next tokens are another hold's.
 	tokens := 1
 	if a.Config.shareable() && p.identity.requests == 0 && (a.Mode == store.Shared || !inline || !a.owner.alone()) {
 		tokens += a.Config.Handoffs
@@ -64,13 +64,9 @@ func (a *Call) askDirectly() (localqueue.State, error) {
 	owner, id := request.NewIDs()
 	n := a.name
 	n.shard.mu.Lock()
-	done, err := a.owner.reenter(a.Mode, nil, a.Handle)
+	done, err := a.reenter(nil)
 	if !done && err == nil {
 		err = a.owner.standAlone()
-	}
-	if done {
-		a.waiter.State, a.leaseChecked = localqueue.Granted, true
-		a.owner.refs-- // the handle has its own
 	}
 	if done || err != nil {
 		n.shard.mu.Unlock()
@@ -98,12 +94,11 @@ func (a *Call) answered(p *place, answer request.Answer) (localqueue.State, erro
 		return a.settle(p, answer.Err)
 	}
 	err := a.over()
-	if err == nil && a.Client.isClosing.Load() {
-		err = request.ErrClosed
-	}
 	n, sent := a.name, a.Client.moment(p.request.Sent())
 	n.shard.mu.Lock()
 	a.askedAt(sent)
+	// The call does not rely on the place any more if its owner has the lock by another
+	// call of its own meanwhile: then the call re-enters.
 	if err == nil && p.asksFor(a) {
 		p.follow()
 		n.shard.mu.Unlock()
@@ -126,12 +121,9 @@ func (a *Call) settle(p *place, err error) (localqueue.State, error) {
 		p.refused(err)
 	}
 	state := a.waiter.State
-	if state == localqueue.Granted {
-		a.Handle.delivered, a.leaseChecked = true, true
+	if state == localqueue.Granted && a.Config.MaxHold == 0 {
+		a.Handle.delivered, a.leaseChecked = true, true // granted has just read the clock
 	}
 	n.shard.mu.Unlock()
 	return state, nil
 }
-
-// isClosed reports that a handle was ended by Close.
-func isClosed(err error) bool { return errors.Is(err, store.ErrClosed) }

@@ -25,11 +25,14 @@ func (e *NotGranted) Error() string { return e.Err.Error() }
 // Unwrap returns the error that it wraps.
 func (e *NotGranted) Unwrap() error { return e.Err }
 
-// over is why the context of the call has ended, if it has. It runs a user's code, so
-// no mutex is held.
+// over is why the call cannot go on: its context has ended, or the client closes. It
+// runs a user's code, so no mutex is held.
 func (a *Call) over() error {
 	err := ended(a.ctx)
 	a.cut = err != nil
+	if err == nil && a.Client.isClosing.Load() {
+		err = request.ErrClosed
+	}
 	return err
 }
 

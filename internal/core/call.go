@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/dlock-go/dlock/internal/localqueue"
@@ -28,8 +29,10 @@ func (c *LockConfig) Prepare() {
 	c.kind = localqueue.Kind{TTL: int64(c.TTL), WaitTTL: int64(c.WaitTTL), Label: c.Label, Alone: !c.shareable()}
 }
 
-// Call is one lock call, and the memory of all that an uncontended lock needs. The
-// caller sets Client to Owner and does not change them.
+// Call is one lock call, and the memory of all that an uncontended lock needs: most
+// calls need each part exactly once, and one object costs less than six. The price is
+// that a hold keeps the memory of its call. The caller sets Client to Owner and does
+// not change them.
 type Call struct {
 	Client *Client
 	Config *LockConfig
@@ -91,12 +94,16 @@ func (a *Call) Lock(ctx context.Context) error {
 func (a *Call) lock(ctx context.Context) error {
 	c := a.Client
 	sh := c.shard(a.Config.Name)
-	sh.calls.Add() // so that Close waits for what a late grant leaves to do
+	// Close waits for what a late grant leaves to do. The call counts itself before it
+	// looks: Close marks first and waits then, so one of the two sees the other.
+	sh.calls.Add()
 	defer sh.calls.Done()
 	if c.isClosing.Load() {
 		return request.ErrClosed
 	}
 	state, err := a.join(sh, ended(ctx))
+	// Each step takes the state that the last one has left. Other goroutines may have
+	// changed it since, so a step that acts on it looks again under the shard's mutex.
 	for err == nil {
 		switch state {
 		case localqueue.Asking:
@@ -130,11 +137,7 @@ func (a *Call) join(sh *shard, over error) (localqueue.State, error) {
 // start is join with the shard locked.
 func (a *Call) start(over error) (localqueue.State, error) {
 	w := &a.waiter
-	if done, err := a.owner.reenter(a.Mode, over, a.Handle); done || err != nil {
-		if done {
-			w.State, a.leaseChecked = localqueue.Granted, true
-			a.owner.refs-- // the handle has its own
-		}
+	if done, err := a.reenter(over); done || err != nil {
 		return w.State, err
 	}
 	if over != nil {
@@ -151,11 +154,11 @@ func (a *Call) start(over error) (localqueue.State, error) {
 		n.reading.next()
 		n.reading.serve(a)
 	case a.Try:
-		w.State = localqueue.Direct
+		w.State = localqueue.Direct // in the queue it would wait
 	default:
 		w.Mode, w.Kind, w.Value = a.Mode, &a.Config.kind, a
 		n.queue.Join(w)
-		if w.State != localqueue.Asking {
+		if w.State != localqueue.Asking { // else the first request may end it without a wait
 			a.since = a.Client.now()
 		}
 		a.owner.waiters = append(a.owner.waiters, a)
@@ -176,6 +179,8 @@ func (a *Call) await() (localqueue.State, error) {
 		return state, nil
 	}
 	if a.ready == nil {
+		// Made under the mutex under which the state was looked at, so no change is
+		// missed. One element is enough: the call reads the state, not the channel.
 		a.ready = make(chan struct{}, 1)
 	}
 	ready := a.ready
@@ -233,23 +238,33 @@ func (a *Call) fail(err error) {
 }
 
 // deliver ends a call that was granted. It looks at the clock last, so that a pause
-// on the way ends in an error and never in a hold that is not. From then on the
+// on the way ends in an error, and not in a hold that is over. Only a hold that MaxHold
+// has ended is handed out all the same, as lost: see storeHold.late. From then on the
 // loss of the hold is told.
 func (a *Call) deliver() error {
 	a.uncount()
 	if a.leaseChecked {
 		return nil
 	}
-	h := a.Handle
-	sh := a.name.shard
+	h, sh := a.Handle, a.name.shard
+	s := h.turn.store
+	var fx effects
 	sh.mu.Lock()
-	if h.err == nil && h.turn.store.lease.Valid() {
-		h.delivered = true
-		sh.mu.Unlock()
+	h.delivered = h.err == ErrMaxHold || h.err == nil && !s.late()
+	switch {
+	case !h.delivered:
+	case h.err != nil: // declared before the call had the hold, so not told
+		fx.losses = append(fx.losses, loss{store: s, cause: h.err, told: []*Handle{h}})
+	case !s.lease.Valid():
+		s.lose(&fx)
+	}
+	delivered := h.delivered
+	sh.mu.Unlock()
+	fx.run(a.Client)
+	if delivered {
 		return nil
 	}
-	sh.mu.Unlock()
-	if err := h.Unlock(); isClosed(err) {
+	if err := h.Unlock(); errors.Is(err, store.ErrClosed) {
 		return request.ErrClosed
 	}
 	return request.ErrExpired
@@ -263,7 +278,7 @@ func (a *Call) leave(err error) error {
 		n.shard.mu.Unlock()
 		return a.deliver()
 	}
-	st, own := a.inTheWay()
+	st, own := a.inTheWay() // before it leaves, as it parts from its place then
 	if a.waiter.InQueue() {
 		n.carryOut(n.queue.Leave(&a.waiter))
 	}

@@ -87,6 +87,7 @@ func (c *Client) Close() error {
 }
 
 func (c *Client) close() error {
+	// First what could add holds, then the holds, then what their releases need.
 	close(c.closing)
 	c.sender.StopAcquires()
 	for i := range c.shards {
@@ -97,6 +98,7 @@ func (c *Client) close() error {
 	bound := 2 * c.config.Timeout
 	c.idle(time.Now().Add(bound))
 	c.sender.StopReleases()
+	// The releases that this has cut need a moment to return.
 	returned := c.idle(time.Now().Add(bound + time.Second))
 	left := c.sender.PendingReleases()
 	if err := c.sender.StoreClosed(); err != nil && left > 0 {

@@ -84,6 +84,9 @@ func (h *Handle) Unlock() error {
 	if h.atEnd != nil { // nothing changes it after the end
 		h.atEnd(reason)
 	}
+	// A place that is still at the store when Unlock returns could be granted, and keep
+	// the name from other processes for a moment. Its release runs since before the
+	// hold's, so this seldom waits.
 	for _, gone := range spares {
 		c.await(gone, began+moment(s.place.config.Timeout))
 	}
@@ -121,6 +124,9 @@ func (h *Handle) finish() (last bool, spares []<-chan struct{}, err error) {
 		if last {
 			next = s.successor()
 		}
+		// The clock decides, not the timer: after its deadline the hold may be another
+		// process's, and Unlock has to say so. A hold that passes on keeps its lease
+		// armed; successor has looked at it.
 		if next == nil && (last && !s.lease.Disarm() || !last && !s.lease.Valid()) {
 			s.lose(&fx)
 		}

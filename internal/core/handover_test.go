@@ -120,6 +120,9 @@ func TestHoldOfAnIdentityAskedForTwice(t *testing.T) {
 	assert.Equal(t, uint64(4), s.token, "the token that the owner was given")
 	s.place.identity.requests = 2
 	s.buildOn(&ownerState{storeToken: 9, ownToken: 9})
+	assert.Equal(t, uint64(4), s.token)
+	n := new(nameState)
+	s.serve(&Call{Handle: new(Handle), name: n, owner: &ownerState{name: n}})
 	assert.Zero(t, s.spare)
 	assert.Equal(t, uint64(4), s.token)
 }

@@ -118,11 +118,11 @@ func TestFault58PauseBeforeTheFirstAnswerCounts(t *testing.T) {
 		r.near.dog.Close()
 		a := r.call(lockConfig(time.Second), store.Exclusive)
 		require.Equal(t, localqueue.Asking, r.joined(a))
-		p := a.newPlace(request.NewID())
+		p := a.newPlace("id")
 		a.name.shard.mu.Lock()
 		p.queue = a.waiter.Place
 		p.queue.Value, p.queue.Phase = p, localqueue.Inline
-		p.own.id = request.NewID()
+		p.own.id = "owner"
 		p.identity = &p.own
 		p.prepare(true, 1)
 		a.name.shard.mu.Unlock()
@@ -163,7 +163,7 @@ func TestHoldThatIsGivenUpHasNoTrouble(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.call(usual, store.Exclusive)
 		require.Equal(t, localqueue.Asking, r.joined(a))
-		p := a.newPlace(request.NewID())
+		p := a.newPlace("id")
 		p.queue, p.identity = a.waiter.Place, &p.own
 		s := &p.hold
 		s.init(p, request.Grant{Token: 1, At: time.Now(), Deadline: time.Now().Add(time.Minute)})

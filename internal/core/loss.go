@@ -173,6 +173,7 @@ func (c *Client) renew(ctx context.Context, batch []*watchdog.Lease) []watchdog.
 			outcomes[i] = watchdog.Renewed
 			c.renewed.Add(1)
 		case errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrForeignKey):
+			// Where something else is under the lock's key, the hold is not there any more.
 			outcomes[i] = watchdog.Lost
 		default:
 			failed[s] = err
@@ -197,9 +198,7 @@ func (c *Client) goneAtRelease(h *Handle, err error) error {
 		c.onLost.add(func() { c.config.OnLost(h) })
 	}
 	if !errors.Is(err, store.ErrLost) {
-		err = withLost(err)
+		err = fmt.Errorf("%w: %w", store.ErrLost, err)
 	}
 	return err
 }
-
-func withLost(err error) error { return fmt.Errorf("%w: %w", store.ErrLost, err) }

@@ -32,6 +32,7 @@ type nameState struct {
 	shard  *shard
 	name   string
 
+	// A name has one owner nearly always, so the map is made for the second one.
 	sole   *ownerState           // the only owner; nil if there is none or more than one
 	owners map[Owner]*ownerState // all owners, if there was ever more than one
 
@@ -193,7 +194,7 @@ func (n *nameState) carryOut(actions []localqueue.Action) {
 // process holds the name any more. It returns channels that tell when they are gone.
 // The shard is locked.
 func (n *nameState) dropSpares() (gone []<-chan struct{}) {
-	for _, p := range slices.Clone(n.background) {
+	for _, p := range slices.Clone(n.background) { // drop takes p out of the list
 		if !p.queue.Wanted() {
 			gone = append(gone, p.request.Cleared())
 			p.drop()

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"errors"
 	"slices"
 	"time"
 
@@ -40,7 +39,7 @@ const idleTime = handoverWindow
 func (a *Call) newPlace(id string) *place {
 	p := &a.placeMemory
 	if a.asked != nil {
-		p = new(place)
+		p = new(place) // the first may still be under way, or serve waiters behind
 	}
 	a.asked = p
 	p.name, p.config, p.again = a.name, a.Config, a.again
@@ -97,12 +96,12 @@ func (p *place) granted() {
 	n, s := p.name, &p.hold
 	var err error
 	switch {
-	case p.dropped:
+	case p.dropped: // and abandoned: the request releases what it was granted
 		s.giveUp()
 		return
 	case n.client.isClosing.Load():
 		err = request.ErrClosed
-	case !s.lease.Valid():
+	case s.late():
 		err = request.ErrExpired
 	}
 	if p.queue == nil {
@@ -152,12 +151,16 @@ func (p *place) askAgain(a *Call) {
 func (p *place) grantedFront(err error) {
 	n, s := p.name, &p.hold
 	p.atRest()
+	// The call that asked on its own goroutine is told why. Waiters that followed it have
+	// another place after Fail.
 	if asker := p.queue.Asker(); err != nil && asker != nil && p.queue.Phase == localqueue.Inline {
 		n.carryOut(n.queue.Fail(p.queue, false, func(w *localqueue.Waiter) bool {
 			return w == asker && w.Value.(*Call).failing(err)
 		}))
 		return
 	}
+	// At first, so that no waiter that comes to the front while others are served
+	// follows a place that is over.
 	n.queue.Forget(p.queue)
 	for err == nil {
 		w := n.queue.Follower(p.queue)
@@ -182,63 +185,6 @@ func (p *place) atRest() {
 	if p.idle != nil {
 		p.idle.Stop()
 	}
-}
-
-// refused ends the place with an error of the store. The shard is locked.
-func (p *place) refused(err error) {
-	p.dropped = true
-	p.request.Abandon()
-	lost := errors.Is(err, store.ErrLost) && !errors.Is(err, request.ErrExpired)
-	again := lost && p.again.times() < maxLostIDs && p.request.MayBePresent()
-	if p.queue == nil {
-		p.refusedDirectly(err, again)
-		return
-	}
-	p.atRest()
-	n := p.name
-	first := n.queue.Follower(p.queue)
-	if again && first != nil {
-		first.Value.(*Call).again = p.afterLostID()
-	}
-	late := errors.Is(err, request.ErrExpired) && p.queue.Phase == localqueue.Background
-	if again || late {
-		n.carryOut(n.queue.End(p.queue))
-		return
-	}
-	silent, now := isUnavailable(err), n.client.now()
-	n.carryOut(n.queue.Fail(p.queue, silent && !p.request.Late(), func(w *localqueue.Waiter) bool {
-		a := w.Value.(*Call)
-		switch {
-		case errors.Is(err, store.ErrLost) && w != first, // it concerns this id alone
-			silent && now-a.since < moment(a.Config.TTL/2),
-			w.Place != p.queue && a.Config.TTL > p.config.TTL:
-			return false // it goes on, with patience of its own
-		}
-		return a.failing(err)
-	}))
-}
-
-// refusedDirectly is refused for a call past the queue.
-func (p *place) refusedDirectly(err error, again bool) {
-	a := p.only
-	switch {
-	case !p.asksFor(a): // it has gone
-	case again && !a.Try:
-		a.again = p.afterLostID()
-		p.askAgain(a)
-	case p.strange(a.owner) && errors.Is(err, store.ErrHeld):
-		p.askAgain(a)
-	default:
-		a.fail(err)
-	}
-}
-
-// afterLostID is what the call keeps that goes on with another id.
-func (p *place) afterLostID() *again {
-	if p.name.client.now()-p.began > moment(p.config.TTL) {
-		return &again{identity: p.identity, lost: 1}
-	}
-	return &again{identity: p.identity, lost: p.again.times() + 1}
 }
 
 // unwanted is told that no waiter relies on the place any more. It is kept for a

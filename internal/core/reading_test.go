@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/internal/localqueue"
-	"github.com/dlock-go/dlock/internal/request"
 	"github.com/dlock-go/dlock/store"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -34,7 +33,7 @@ func TestReaderThatLeavesHasAnotherIdentity(t *testing.T) {
 		require.Same(t, s, second.turn.store)
 		require.NoError(t, first.Unlock())
 		sh.mu.Lock()
-		other := call.owner.known(request.NewID())
+		other := call.owner.known("other")
 		assert.NotEqual(t, id, other.id)
 		assert.Zero(t, other.requests)
 		sh.mu.Unlock()
@@ -77,7 +76,7 @@ func TestReaderThatGivesUpHasAnotherIdentity(t *testing.T) {
 		cancel()
 		require.ErrorIs(t, <-first, context.Canceled)
 		sh.mu.Lock()
-		assert.NotEqual(t, id, a.owner.known(request.NewID()).id)
+		assert.NotEqual(t, id, a.owner.known("other").id)
 		a.owner.leave()
 		sh.mu.Unlock()
 		require.NoError(t, unlock())

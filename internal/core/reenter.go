@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 
+	"github.com/dlock-go/dlock/internal/localqueue"
 	"github.com/dlock-go/dlock/store"
 )
 
@@ -49,6 +50,15 @@ func (o *ownerState) reenter(mode store.Mode, over error, h *Handle) (bool, erro
 		return true, nil
 	}
 	return false, nil
+}
+
+// reenter gives the call a share in a hold that its owner has. The shard is locked.
+func (a *Call) reenter(over error) (done bool, err error) {
+	if done, err = a.owner.reenter(a.Mode, over, a.Handle); done {
+		a.waiter.State, a.leaseChecked = localqueue.Granted, true
+		a.owner.refs-- // of the call: the handle has its own
+	}
+	return done, err
 }
 
 // standAlone makes sure that no other owner has a hold of o, before more is asked for

@@ -60,6 +60,11 @@ func (s *storeHold) init(p *place, g request.Grant) {
 	c.dog.Keep(&s.lease, t)
 }
 
+// late reports whether the lease was over before an owner had the hold, so that the
+// grant is of no use. A lease that MaxHold has ended is not late: the next grant would be
+// over too, and Lock would try for ever. The owner gets the hold and its loss.
+func (s *storeHold) late() bool { return !s.lease.Valid() && s.cause() != ErrMaxHold }
+
 // giveUp ends the renewal of a hold that no owner was given.
 func (s *storeHold) giveUp() {
 	s.lease.Disarm()
@@ -68,13 +73,9 @@ func (s *storeHold) giveUp() {
 
 func (s *storeHold) mode() store.Mode { return s.place.mode() }
 
-// buildOn takes into account what else o has of this name, or may have under the
-// same identity: then the store may have answered with the token of that, and the
-// tokens after it are not ours. The shard is locked.
+// buildOn takes into account what else o has of this name: if the store has answered
+// with the token of that, the owner keeps the one that it was given. The shard is locked.
 func (s *storeHold) buildOn(o *ownerState) {
-	if s.place.identity.requests > 1 {
-		s.spare = 0
-	}
 	if s.issued == o.storeToken {
 		s.token = o.ownToken
 	}
@@ -84,7 +85,7 @@ func (s *storeHold) buildOn(o *ownerState) {
 func (s *storeHold) serve(a *Call) {
 	n, o := a.name, a.owner
 	if s.place.identity.requests > 1 {
-		s.spare = 0
+		s.spare = 0 // the grant may be a re-entry, and the tokens after it another hold's
 	}
 	if a.waiter.InQueue() {
 		n.carryOut(n.queue.Serve(&a.waiter))
@@ -134,7 +135,9 @@ func (s *storeHold) end(g *ownerHold) (last bool) {
 	return true
 }
 
-// isOpen reports whether the hold may pass on, or be joined, now. The shard is locked.
+// isOpen reports whether the hold may pass on, or be joined, now. If more was asked for
+// under its identity the store would grant that as a re-entry, to an owner that has
+// passed the hold on: then it stays where it is. The shard is locked.
 func (s *storeHold) isOpen() bool {
 	c := s.place.name.client
 	return s.spare > 0 && s.place.identity.requests == 1 && c.now()-s.began < handoverWindow && !c.isClosing.Load() && s.lease.Valid()
@@ -169,7 +172,9 @@ func (s *storeHold) pass(g *ownerHold, a *Call) {
 	n.ownerHolds--
 }
 
-// mayJoin reports whether a reader's call can share s. The shard is locked.
+// mayJoin reports whether a reader's call can share s. An owner that has an identity, or
+// another call under way that may get one, is known to the store apart from s, so it
+// asks for itself. The shard is locked.
 func (s *storeHold) mayJoin(a *Call) bool {
 	return s != nil && len(s.owners) > 0 && s.place.config.kind == a.Config.kind && a.Config.shareable() &&
 		a.owner.identity == nil && a.owner.refs == 1 && a.name.queue.ReaderMayJoin() && s.isOpen()

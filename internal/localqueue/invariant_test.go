@@ -189,8 +189,8 @@ func (c *caller) checkAnswers() {
 
 // checkEmpty checks that an empty queue keeps nothing but places in the background.
 func (c *caller) checkEmpty() {
-	if c.q.Empty() != (len(c.line) == 0) {
-		c.wrong("Empty is %v with %d waiters", c.q.Empty(), len(c.line))
+	if (c.q.head == nil) != (len(c.line) == 0) {
+		c.wrong("the queue begins with %v, and has %d waiters", c.q.head, len(c.line))
 	}
 	if len(c.line) > 0 {
 		return
@@ -208,4 +208,9 @@ func (c *caller) checkEmpty() {
 			c.wrong("waiter %v keeps other waiters", w.Value)
 		}
 	}
+}
+
+// String is the name of the state, for the messages of these tests.
+func (s State) String() string {
+	return [...]string{"idle", "waiting", "following", "asking", "granted", "failed", "direct"}[s]
 }

@@ -130,11 +130,3 @@ func TestReaderMayJoin(t *testing.T) {
 		}
 	}
 }
-
-func TestStateNames(t *testing.T) {
-	for s, want := range map[State]string{Idle: "idle", Waiting: "waiting", Following: "following", Asking: "asking", Granted: "granted", Failed: "failed", Direct: "direct"} {
-		if got := s.String(); got != want {
-			t.Errorf("%d is %q, want %q", s, got, want)
-		}
-	}
-}

@@ -26,13 +26,12 @@ type Queue struct {
 	waiting    *Waiter // the first that is not at the front; nil if there is none
 	front      int     // waiters at the front
 	mode       store.Mode
-	keepers    [2]*Place // by mode: the place that waiters of its kind follow
+	// By mode: the place that waiters of its kind follow. The one of the other mode is
+	// what waiters that have left the front had asked for; waiters may come back to it.
+	keepers [2]*Place
 
 	actions []Action // of the event under way; reused
 }
-
-// Empty reports whether no waiter is in the queue.
-func (q *Queue) Empty() bool { return q.head == nil }
 
 // ReaderMayJoin reports whether a reader that comes now would stand before every
 // waiting writer, so that it may share a hold that other readers have.
@@ -138,7 +137,8 @@ func (q *Queue) Fail(p *Place, behind bool, concerns func(*Waiter) bool) []Actio
 }
 
 // take removes w and brings the next waiters to the front. They may follow the
-// place of w, so whether that is unwanted is known only afterwards.
+// place of w, so whether that is unwanted is known only afterwards. A place in another
+// phase needs no word of that: its asker's call deals with it, or it is over.
 func (q *Queue) take(w *Waiter, to State) []Action {
 	q.actions = q.actions[:0]
 	p := w.Place
@@ -183,7 +183,7 @@ func (q *Queue) part(w *Waiter) {
 	w.Place = nil
 	p.followers--
 	if p.asker == w {
-		q.Forget(p)
+		q.Forget(p) // first, or the followers would be given p again
 		q.reassign(p)
 	}
 }
@@ -237,7 +237,7 @@ func (q *Queue) assign(w *Waiter) {
 	}
 	p := &w.first
 	if p.Phase != Unsent {
-		p = new(Place)
+		p = new(Place) // a request was sent for the first, which its caller still refers to
 	}
 	*p = Place{Mode: w.Mode, Kind: w.Kind, asker: w, followers: 1}
 	w.State, w.Place = Asking, p

@@ -17,11 +17,6 @@ const (
 	Direct                 // its call asks the store past the queue
 )
 
-// String returns the name of the state.
-func (s State) String() string {
-	return [...]string{"idle", "waiting", "following", "asking", "granted", "failed", "direct"}[s]
-}
-
 // Kind says which waiters a grant fits: those with an equal Kind. Two holds with
 // equal leases and labels can stand for each other, unless Alone is set. A Kind does
 // not change.

@@ -32,6 +32,7 @@ func (s *deadlines) init() {
 // earlier. The caller ends its use with leave.
 func (s *deadlines) within(now time.Time, timeout time.Duration) *sharedDeadline {
 	at := now.Add(timeout)
+	// Only a context that ends earlier is shared: a call is never given more than its time.
 	if d := s.latest.Load(); d != nil {
 		if early := at.Sub(d.at); early >= 0 && early < timeout/32 && d.join() {
 			return d

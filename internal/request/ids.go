@@ -16,10 +16,3 @@ func NewIDs() (a, b string) {
 	both := string(text[:])
 	return both[:32], both[32:]
 }
-
-// NewID returns one new id.
-func NewID() string {
-	var bits [16]byte
-	rand.Read(bits[:])
-	return hex.EncodeToString(bits[:])
-}

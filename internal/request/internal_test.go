@@ -2,6 +2,7 @@ package request
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -78,7 +79,7 @@ func TestReleaserKeepsNothing(t *testing.T) {
 	k.first.workers = k.first.max // nobody works
 	for range 3 {
 		r := new(Request)
-		r.Init(d, new(Config), "m", NewID(), store.Exclusive)
+		r.Init(d, new(Config), "m", "id", store.Exclusive)
 		k.add(r, true)
 	}
 	list := k.first.list
@@ -97,7 +98,7 @@ func TestReleaserKeepsNothing(t *testing.T) {
 func TestRefusedBeforeItListens(t *testing.T) {
 	d := NewSender(memory.New(), slog.New(slog.DiscardHandler))
 	r := new(Request)
-	r.Init(d, &Config{TTL: time.Second, WaitTTL: time.Second, Timeout: time.Second}, "m", NewID(), store.Exclusive)
+	r.Init(d, &Config{TTL: time.Second, WaitTTL: time.Second, Timeout: time.Second}, "m", "id", store.Exclusive)
 	var got Answer
 	r.poll = &polling{then: func(a Answer) { got = a }, timer: time.NewTimer(time.Hour)}
 	r.mu.Lock()
@@ -131,7 +132,7 @@ func (s *firesAgain) Acquire(context.Context, store.Request) (store.Grant, error
 func TestTimerFiresTwice(t *testing.T) {
 	s := &firesAgain{Store: memory.New(), request: new(Request)}
 	d, r := NewSender(s, slog.New(slog.DiscardHandler)), s.request
-	r.Init(d, &Config{TTL: time.Hour, WaitTTL: time.Hour, Timeout: time.Minute}, "m", NewID(), store.Exclusive)
+	r.Init(d, &Config{TTL: time.Hour, WaitTTL: time.Hour, Timeout: time.Minute}, "m", "id", store.Exclusive)
 	r.Poll(r.Send(t.Context()), func(Answer) {})
 	r.mu.Lock()
 	r.poll.next = time.Now()
@@ -151,7 +152,7 @@ func TestAbandonedAsTheClientCloses(t *testing.T) {
 	assert.NoError(t, err)
 	d := NewSender(s, slog.New(slog.DiscardHandler))
 	r := new(Request)
-	r.Init(d, &Config{TTL: time.Minute, WaitTTL: time.Minute, Timeout: time.Minute}, "m", NewID(), store.Exclusive)
+	r.Init(d, &Config{TTL: time.Minute, WaitTTL: time.Minute, Timeout: time.Minute}, "m", "id", store.Exclusive)
 	owner, _ := NewIDs()
 	r.For(owner, true, 1)
 	r.Poll(r.Send(t.Context()), func(Answer) {})
@@ -165,6 +166,49 @@ func TestAbandonedAsTheClientCloses(t *testing.T) {
 		state, err := s.Inspect(t.Context(), "m")
 		return err == nil && len(state.Queue) == 0
 	}, 10*time.Second, time.Millisecond)
+}
+
+// contradictory is a store whose answers are certain, and wrap the error of a context too: a client
+// library ends its own contexts when it is closed.
+type contradictory struct {
+	store.Store
+	refusal error
+}
+
+func (s contradictory) err() error {
+	return fmt.Errorf("%w: connection: %w", s.refusal, context.Canceled)
+}
+
+func (s contradictory) Acquire(context.Context, store.Request) (store.Grant, error) {
+	return store.Grant{}, s.err()
+}
+
+func (s contradictory) Release(context.Context, store.Ref) error { return s.err() }
+
+// A certain answer stays certain whatever else its error wraps. The context's error, which is not
+// the caller's, does not get out.
+func TestCertainErrorThatWrapsAContextsError(t *testing.T) {
+	for _, refusal := range []error{
+		store.ErrHeld, store.ErrUpgrade, store.ErrLost, store.ErrForeignKey, store.ErrRefused, store.ErrClosed,
+	} {
+		t.Run(refusal.Error(), func(t *testing.T) {
+			s := contradictory{memory.New(), refusal}
+			d := NewSender(s, slog.New(slog.DiscardHandler))
+			defer d.StopAcquires()
+			r := new(Request)
+			r.Init(d, &Config{TTL: time.Minute, WaitTTL: time.Minute, Timeout: time.Minute}, "m", "id", store.Exclusive)
+			r.For("owner", true, 1)
+			answer := r.Send(t.Context())
+			looked := d.Look(t.Context(), time.Minute, func(context.Context) error { return s.err() })
+			released := d.release(r.Ref(), time.Now(), time.Minute)
+			assert.Equal(t, Refused, answer.Outcome)
+			for _, err := range []error{answer.Err, looked, released} {
+				assert.ErrorIs(t, err, refusal)
+				assert.NotErrorIs(t, err, context.Canceled)
+				assert.Equal(t, s.err().Error(), err.Error())
+			}
+		})
+	}
 }
 
 func TestCounter(t *testing.T) {

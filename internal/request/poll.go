@@ -41,7 +41,7 @@ func (r *Request) Poll(answer Answer, then func(Answer)) {
 		r.mu.Unlock()
 		return // abandoned meanwhile
 	}
-	r.begin(now)
+	r.begin(now) // patience counts from here if no request was sent
 	p.sent = r.base
 	r.poll = p
 	p.timer = time.AfterFunc(r.plan(answer, now), r.onTimer)
@@ -81,7 +81,7 @@ func (r *Request) plan(a Answer, now time.Time) (wait time.Duration) {
 	case Unknown:
 		p.next = now.Add(p.pause.Next())
 		if r.exhausted() {
-			return 0
+			return 0 // the timer gives up at once: no later try would be in time
 		}
 	}
 	return p.next.Sub(now)

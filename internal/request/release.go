@@ -36,6 +36,8 @@ func (r *Request) abandon() (present, canRelease bool) {
 		r.poll.then = nil
 		r.poll.timer.Stop()
 	}
+	// The request under way may still be granted. Its end does what is left to do then
+	// (see unlock), and knows what that is.
 	present, canRelease = r.present || r.unknown, !r.inFlight || !wasAsking
 	r.mu.Unlock()
 	if polled {
@@ -84,9 +86,10 @@ func (r *Request) markCleared() {
 func (r *Request) Release(stop <-chan struct{}) error {
 	r.mu.Lock()
 	r.phase = releasing
+	ref := r.ref()
 	r.mu.Unlock()
 	defer r.released()
-	ref, now := r.Ref(), time.Now()
+	now := time.Now()
 	deadline := now.Add(r.config.Timeout)
 	pause := Backoff{Limit: r.config.Timeout / 10}
 	for repeated := false; ; repeated = true {
@@ -125,6 +128,11 @@ func (r *Request) released() {
 func (r *Request) Ref() store.Ref {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.ref()
+}
+
+// ref is Ref with r.mu locked.
+func (r *Request) ref() store.Ref {
 	return store.Ref{
 		Name: r.req.Name, Owner: r.req.Owner, ID: r.req.ID, Mode: r.req.Mode,
 		TTL:  max(r.req.TTL, r.req.WaitTTL),

@@ -110,6 +110,8 @@ func (k *releaser) work(q *jobs) {
 		if !ok {
 			return
 		}
+		// After an outage the leases of most jobs have run out. One call for each of
+		// many thousands would keep the newer ones waiting.
 		if time.Now().After(j.until) && k.crowded() {
 			k.giveUp(j, errCrowded)
 			continue

@@ -130,6 +130,8 @@ func (r *Request) Send(ctx context.Context) Answer {
 func (r *Request) send(ctx context.Context, now time.Time, timeout time.Duration) Answer {
 	d := r.sender
 	r.mu.Lock()
+	// Under the mutex, so that Abandon either sees the request under way and leaves the
+	// release to it, or releases what earlier requests have left.
 	r.inFlight = !d.closing.Load()
 	if !r.inFlight {
 		r.unlock()
@@ -143,7 +145,9 @@ func (r *Request) send(ctx context.Context, now time.Time, timeout time.Duration
 		err = explain(err, bounded.Err() != nil, now)
 	}
 	bounded.leave()
-	return r.answered(g, err, now)
+	r.mu.Lock()
+	defer r.unlock()
+	return r.note(g, err, now)
 }
 
 // begin notes when the first request is sent. r.mu is locked.
@@ -152,15 +156,6 @@ func (r *Request) begin(now time.Time) {
 		r.base = now
 		r.resets = r.sender.wakeups.resets.Load()
 	}
-}
-
-// answered notes what a reply tells about the id, whoever still wants it, and
-// returns what the reply means for a caller that does.
-func (r *Request) answered(g store.Grant, err error, sent time.Time) Answer {
-	r.mu.Lock()
-	answer := r.note(g, err, sent)
-	r.unlock()
-	return answer
 }
 
 // unlock ends a call: it unlocks r.mu. A request that was abandoned during the call was
@@ -173,7 +168,8 @@ func (r *Request) unlock() {
 	}
 }
 
-// note is answered under r.mu.
+// note notes what a reply tells about the id, whoever still wants it, and returns
+// what the reply means for a caller that does. r.mu is locked.
 func (r *Request) note(g store.Grant, err error, sent time.Time) Answer {
 	r.inFlight = false
 	r.sender.counts.count(r.req.ID, err)
@@ -185,17 +181,21 @@ func (r *Request) note(g store.Grant, err error, sent time.Time) Answer {
 		r.told, r.base = max(r.told, g.Token), sent
 		answer.Outcome = Queued
 	case Certain(err):
+		// About this request only: an earlier one of the id, of unknown outcome, may
+		// have left something, so unknown and present stay.
 		answer.Outcome, answer.Err = Refused, err
 	default:
 		r.unknown = true
 		answer.Outcome, answer.Err = Unknown, err
 	}
+	// A reply that comes while the hold is released may have taken effect after the
+	// release: it is released once more.
 	r.strayed = r.strayed || r.phase == releasing && answer.Outcome != Refused
 	if err == nil && g.Held && r.phase == asking {
 		answer.Outcome = Granted
 		now := time.Now()
 		answer.Grant = Grant{Token: g.Token, Spare: r.spare(g.Short), At: now, Deadline: sent.Add(r.config.valid(g.TTL))}
-		if !now.Before(answer.Grant.Deadline) {
+		if !now.Before(answer.Grant.Deadline) { // the phase stays, so Abandon releases the hold
 			return Answer{Outcome: Refused, Err: ErrExpired}
 		}
 		r.phase = granted

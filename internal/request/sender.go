@@ -93,10 +93,10 @@ func (d *Sender) Look(ctx context.Context, timeout time.Duration, call func(cont
 		return err
 	}
 	d.counts.count("", err)
-	if err == nil || Certain(err) {
+	if err = explain(err, bounded.Err() != nil, now); err == nil || Certain(err) {
 		return err
 	}
-	return Unavailable(explain(err, bounded.Err() != nil, now))
+	return Unavailable(err)
 }
 
 // release makes one call to release ref.
@@ -115,10 +115,14 @@ func (d *Sender) release(ref store.Ref, now time.Time, timeout time.Duration) er
 }
 
 // explain replaces the error of a context of our own by what it means, so that a
-// context's error always is the caller's. sent is when the call began.
+// context's error always is the caller's. A certain error stays certain: a store may
+// wrap the error of a context of its own in it. sent is when the call began.
 func explain(err error, ended bool, sent time.Time) error {
 	if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
 		return err
+	}
+	if sentinel := refusal(err); sentinel != nil {
+		return &certainError{err.Error(), sentinel}
 	}
 	if !ended {
 		return fmt.Errorf("the store gave up: %v", err)
@@ -183,16 +187,28 @@ func Unavailable(cause error) error { return fmt.Errorf("%w: %w", ErrUnavailable
 var ErrExpired = fmt.Errorf("%w: the grant arrived after its lease had run out", store.ErrLost)
 
 // Certain reports that a store's error says "certainly not" rather than unknown.
-func Certain(err error) bool {
-	for _, refusal := range []error{
+func Certain(err error) bool { return refusal(err) != nil }
+
+// refusal is the sentinel that makes an error certain, or nil.
+func refusal(err error) error {
+	for _, sentinel := range []error{
 		store.ErrHeld, store.ErrUpgrade, store.ErrLost, store.ErrForeignKey, store.ErrRefused, store.ErrClosed,
 	} {
-		if errors.Is(err, refusal) {
-			return true
+		if errors.Is(err, sentinel) {
+			return sentinel
 		}
 	}
-	return false
+	return nil
 }
+
+// certainError is an error of the store of which only the sentinel can be matched.
+type certainError struct {
+	text     string
+	sentinel error
+}
+
+func (e *certainError) Error() string { return e.text }
+func (e *certainError) Unwrap() error { return e.sentinel }
 
 // settled reports that after this answer to a release nothing of the id is left. A
 // refusal leaves it where it was.

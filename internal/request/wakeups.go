@@ -88,6 +88,7 @@ func (w *wakeups) deliver(e store.Event) {
 		}
 		return
 	}
+	// Counted first: a request that is about to be entered looks at the count after it.
 	w.resets.Add(1)
 	for i := range w.shards {
 		for _, r := range w.shards[i].all() {
