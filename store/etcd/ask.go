@@ -25,7 +25,7 @@ type ask struct {
 	fresh bool   // the handle had no record of the id before
 	since known  // what was known of the id when the call began
 	lease *lease // for the hold
-	sent  bool   // the call may have written something
+	there bool   // a hold or a place of the id has been seen
 }
 
 // Acquire implements [store.Store]. On a free name it takes one round trip, as does one that is refused, and a
@@ -46,6 +46,7 @@ func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, er
 		if err = a.track(ctx); err == nil {
 			g, err = a.run(ctx)
 		}
+		a.there = a.there || err == errEnded
 	}
 	if out := s.outcome(err); errors.Is(out, store.ErrRefused) || errors.Is(out, store.ErrForeignKey) {
 		err = a.undo(ctx, err)
@@ -82,25 +83,22 @@ func (a *ask) run(ctx context.Context) (g store.Grant, err error) {
 			}
 			return g, err
 		}
-		a.sent = true
 		e := newEntry(a.idKeys, a.req)
 		var revision int64
 		if revision, v, err = s.try(ctx, a.dir, a.enter(e, a.lease.id, a.otherwise(e))); revision > 0 {
-			return a.held(ctx, e.becomes(e.first, revision, 0, a.lease.id), revision, 1)
+			return a.held(ctx, e.becomes(e.first(), revision, 0, a.lease.id), revision, 1)
 		}
 	}
-	there := false
 	for done := false; err == nil; {
-		there = there || find(v.queue, a.req.ID) != nil || find(v.holds, a.req.ID) != nil
+		a.there = a.there || find(v.queue, a.req.ID) != nil || find(v.holds, a.req.ID) != nil
 		if g, v, done, err = a.step(ctx, v); done {
 			return g, err
 		}
 	}
 	if isLeaseGone(err) { // the error does not say which it was
-		rooms := s.records.roomsOf(a.r)
-		s.leases.check(ctx, rooms[:]...)
+		s.leases.check(ctx, s.records.roomsOf(a.r)...)
 	}
-	if there && errors.Is(s.outcome(err), store.ErrRefused) {
+	if out := s.outcome(err); a.there && (errors.Is(out, store.ErrRefused) || errors.Is(out, store.ErrClosed)) {
 		err = fmt.Errorf("refused after the call had changed something: %v", err)
 	}
 	return store.Grant{}, err
@@ -131,11 +129,13 @@ func (a *ask) otherwise(e *entry) clientv3.Op {
 	if !a.req.Queue || !s.watches.has(a.dir) {
 		return a.look()
 	}
-	l := s.leases.room(placesFor(a.req.WaitTTL))
+	l := s.records.roomOf(a.r, placesFor(a.req.WaitTTL))
 	if l == nil {
-		return a.look()
+		if l = s.leases.room(placesFor(a.req.WaitTTL)); l == nil {
+			return a.look()
+		}
+		s.records.addRoom(a.r, l, nil)
 	}
-	s.records.setRoom(a.r, l)
 	if s.leases.remains(l, a.began) < a.req.WaitTTL { // the place could end before the lease is renewed
 		return a.look()
 	}
@@ -149,7 +149,7 @@ func (a *ask) undo(ctx context.Context, refusal error) error {
 	if !a.fresh {
 		return refusal
 	}
-	if a.sent && (errors.Is(refusal, rpctypes.ErrNoSpace) || errors.Is(refusal, store.ErrForeignKey)) {
+	if errors.Is(refusal, rpctypes.ErrNoSpace) || errors.Is(refusal, store.ErrForeignKey) {
 		a.s.records.isOver(a.r, time.Time{})
 		if err := a.s.records.end(ctx, a.r); err != nil {
 			return fmt.Errorf("%v, and what it may have left is not deleted yet: %v", refusal, err)

@@ -24,7 +24,7 @@ func still(key string, create int64) clientv3.Cmp {
 
 // ours is that a key is that of this id, which only the value of one without an id says.
 func (k idKeys) ours(key string) []clientv3.Cmp {
-	if key != k.first || k.first == k.again {
+	if !k.lacksID(key) {
 		return nil
 	}
 	return begins(key, valueBegins(k.tag, k.id))
@@ -37,9 +37,9 @@ func begins(key, text string) []clientv3.Cmp {
 
 // removeAll deletes all keys that this id may have, but for a tombstone.
 func (k idKeys) removeAll() []clientv3.Op {
-	ops := []clientv3.Op{clientv3.OpDelete(k.place), clientv3.OpDelete(k.again)}
-	if k.first != k.again {
-		ops = append(ops, clientv3.OpTxn(k.ours(k.first), []clientv3.Op{clientv3.OpDelete(k.first)}, nil))
+	ops := []clientv3.Op{clientv3.OpDelete(k.place()), clientv3.OpDelete(k.again())}
+	if k.mode == store.Exclusive {
+		ops = append(ops, clientv3.OpTxn(k.ours(k.first()), []clientv3.Op{clientv3.OpDelete(k.first())}, nil))
 	}
 	return ops
 }
@@ -63,14 +63,14 @@ func (k idKeys) look() clientv3.Op { return clientv3.OpGet(k.dir, clientv3.WithP
 // one there is neither hold nor waiter, for a shared one neither a waiter, nor an exclusive hold, nor one of
 // its owner.
 func (k idKeys) enter(e *entry, lease clientv3.LeaseID, otherwise clientv3.Op) clientv3.Op {
-	conditions := []clientv3.Cmp{none(k.to(kindRefused), k.to(kindWrite)), still(k.refused, 0)}
+	conditions := []clientv3.Cmp{none(k.to(kindRefused), k.to(kindWrite)), still(k.refused(), 0)}
 	if e.mode == store.Shared {
 		conditions = []clientv3.Cmp{
 			none(k.to(kindRefused), k.to(kindWriteWaiter)), none(k.from(kindWrite), k.to(kindWrite)),
-			k.noOwn(kindRead), still(k.refused, 0),
+			k.noOwn(kindRead), still(k.refused(), 0),
 		}
 	}
-	return clientv3.OpTxn(conditions, []clientv3.Op{e.put(k.first, ownRevision, lease)}, []clientv3.Op{otherwise})
+	return clientv3.OpTxn(conditions, []clientv3.Op{e.put(k.first(), ownRevision, lease)}, []clientv3.Op{otherwise})
 }
 
 // take is the transaction that takes a place, and reads all there is after that. A re-entry or an upgrade never
@@ -78,8 +78,8 @@ func (k idKeys) enter(e *entry, lease clientv3.LeaseID, otherwise clientv3.Op) c
 func (k idKeys) take(e *entry, lease clientv3.LeaseID) clientv3.Op {
 	look := []clientv3.Op{k.look()}
 	return clientv3.OpTxn(begins(k.from(kindWrite), valueBegins(k.tag, "")), look, []clientv3.Op{clientv3.OpTxn(
-		[]clientv3.Cmp{still(k.place, 0), still(k.refused, 0), k.noOwn(kindRead), k.noOwn(kindWrite)},
-		[]clientv3.Op{e.put(k.place, "", lease), k.look()}, look)})
+		[]clientv3.Cmp{still(k.place(), 0), still(k.refused(), 0), k.noOwn(kindRead), k.noOwn(kindWrite)},
+		[]clientv3.Op{e.put(k.place(), "", lease), k.look()}, look)})
 }
 
 // earliest is that no writer holds, and that no waiter is earlier.
@@ -93,14 +93,14 @@ func (k idKeys) earliest(e *entry) []clientv3.Cmp {
 // next is the transaction that makes the hold of a waiter whose owner has no hold: when there is no earlier
 // waiter, and for a writer no hold, for a reader no exclusive one.
 func (k idKeys) next(e *entry, lease clientv3.LeaseID) clientv3.Op {
-	conditions := append(k.earliest(e), still(k.place, e.create))
+	conditions := append(k.earliest(e), still(k.place(), e.create))
 	if e.mode == store.Exclusive {
 		conditions = append(conditions, none(k.from(kindRead), k.to(kindRead)))
 	} else {
 		conditions = append(conditions, k.noOwn(kindRead))
 	}
 	return clientv3.OpTxn(conditions, []clientv3.Op{
-		clientv3.OpDelete(k.place), e.put(k.first, ownRevision, lease),
+		clientv3.OpDelete(k.place()), e.put(k.first(), ownRevision, lease),
 	}, []clientv3.Op{k.look()})
 }
 
@@ -110,8 +110,8 @@ func (v *view) nextReaders(readers []*entry) clientv3.Op {
 	conditions := k.earliest(readers[0])
 	var then []clientv3.Op
 	for _, e := range readers {
-		conditions = append(conditions, still(e.place, e.create), e.noOwn(kindRead))
-		then = append(then, clientv3.OpDelete(e.place), e.put(e.first, ownRevision+" + "+strconv.Itoa(offset), e.lease))
+		conditions = append(conditions, still(e.place(), e.create), e.noOwn(kindRead))
+		then = append(then, clientv3.OpDelete(e.place()), e.put(e.first(), ownRevision+" + "+strconv.Itoa(offset), e.lease))
 		offset += e.tokens
 	}
 	return clientv3.OpTxn(conditions, then, []clientv3.Op{k.look()})
@@ -121,7 +121,7 @@ func (v *view) nextReaders(readers []*entry) clientv3.Op {
 // or an upgrade, with a new one.
 func (v *view) again(e, own *entry, lease clientv3.LeaseID) (clientv3.Op, uint64) {
 	k := e.idKeys
-	conditions := append(own.ours(own.key), still(own.key, own.create), still(k.again, 0), still(k.refused, 0), still(k.place, e.create))
+	conditions := append(own.ours(own.key), still(own.key, own.create), still(k.again(), 0), still(k.refused(), 0), still(k.place(), e.create))
 	token, text := own.token, strconv.FormatUint(own.token, 10)
 	if own.mode == store.Shared { // an exclusive hold of the owner that there is by now counts more
 		conditions = append(conditions, none(k.from(kindWrite), k.to(kindWrite)))
@@ -139,6 +139,6 @@ func (v *view) again(e, own *entry, lease clientv3.LeaseID) (clientv3.Op, uint64
 		}
 	}
 	return clientv3.OpTxn(conditions, []clientv3.Op{
-		clientv3.OpDelete(k.place), e.put(k.again, text, lease),
+		clientv3.OpDelete(k.place()), e.put(k.again(), text, lease),
 	}, []clientv3.Op{k.look()}), token
 }

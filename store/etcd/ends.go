@@ -124,7 +124,7 @@ func (rs *records) deleteKeys(ctx context.Context, r *record) error {
 		gone := kv == nil || rs.s.leases.have(clientv3.LeaseID(kv.Lease)) == nil
 		switch {
 		case gone:
-		case string(kv.Key) != r.place && rs.goesOn(r), !rs.is(r): // or it is the key of another call now
+		case string(kv.Key) != r.place() && rs.goesOn(r), !rs.is(r): // or it is the key of another call now
 			return nil
 		default:
 			key := string(kv.Key)
@@ -146,12 +146,12 @@ func (rs *records) deleteKeys(ctx context.Context, r *record) error {
 // keyOf reads the place of a record, or else its hold; nil if there is neither. A place becomes a hold and
 // never the other way, so they are read in this order.
 func (s *Store) keyOf(ctx context.Context, r *record) (*mvccpb.KeyValue, error) {
-	for _, key := range []string{r.place, r.first, r.again} {
+	for _, key := range []string{r.place(), r.first(), r.again()} {
 		answer, err := s.client.Get(ctx, key)
 		if err != nil {
 			return nil, err
 		}
-		if len(answer.Kvs) > 0 && (key != r.first || bytes.HasPrefix(answer.Kvs[0].Value, []byte(valueBegins(r.tag, r.id)))) {
+		if len(answer.Kvs) > 0 && (!r.lacksID(key) || bytes.HasPrefix(answer.Kvs[0].Value, []byte(valueBegins(r.tag, r.id)))) {
 			return answer.Kvs[0], nil
 		}
 	}
@@ -204,6 +204,9 @@ func (s *Store) checkLease(l *lease) {
 	answer, err := s.client.TimeToLive(ctx, l.id, clientv3.WithAttachedKeys())
 	if err != nil {
 		return
+	}
+	if answer.TTL < 0 {
+		s.leases.over(l)
 	}
 	suspects := make(map[string]bool)
 	for _, key := range answer.Keys {

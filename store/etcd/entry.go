@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -33,9 +34,8 @@ const ownRevision = "create_revision * 65536"
 // entry is a hold or a waiter.
 type entry struct {
 	idKeys
-	key    string // hold or place
+	key    string // hold or place; "" if it is not written yet
 	held   bool
-	mode   store.Mode
 	create int64 // revision of the key's first write, which for a waiter is its position
 	mod    int64 // revision of the key's last write
 	lease  clientv3.LeaseID
@@ -65,7 +65,7 @@ type value struct {
 
 func newEntry(k idKeys, req store.Request) *entry {
 	return &entry{
-		idKeys: k, key: k.place, mode: req.Mode, owner: store.Short(req.Owner), tokens: req.Tokens,
+		idKeys: k, owner: store.Short(req.Owner), tokens: req.Tokens,
 		ttl: req.TTL, wait: req.WaitTTL, label: req.Label,
 	}
 }
@@ -110,7 +110,11 @@ func (e *entry) encode(token string, lease clientv3.LeaseID) []byte {
 	return append(strconv.AppendInt(append(text, `","tokens":`...), int64(e.tokens), 10), '}')
 }
 
+// appendQuoted writes text as encoding/json does, which plain text need not be given to.
 func appendQuoted(to []byte, s string) []byte {
+	if !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c > '~' || strings.ContainsRune(`"\<>&`, c) }) {
+		return append(append(append(to, '"'), s...), '"')
+	}
 	quoted, _ := json.Marshal(s) // cannot fail
 	return append(to, quoted...)
 }
@@ -118,10 +122,12 @@ func appendQuoted(to []byte, s string) []byte {
 // on is that the key of a hold is there, on a lease. The value of a key without an id has to be as this handle
 // would write it.
 func (e *entry) on(lease clientv3.LeaseID) clientv3.Cmp {
-	if e.key == e.again {
+	if !e.lacksID(e.key) {
 		return clientv3.Compare(clientv3.LeaseValue(e.key), "=", lease)
 	}
-	return clientv3.Compare(clientv3.Value(e.key), "=", string(e.encode(e.tokenText(), lease)))
+	c := clientv3.Compare(clientv3.Value(e.key), "=", "")
+	c.TargetUnion = &pb.Compare_Value{Value: e.encode(e.tokenText(), lease)} // not copied twice, as strings would be
+	return c
 }
 
 // valueBegins is how the values of an id begin, or those of an owner.
@@ -149,7 +155,7 @@ func parseEntry(dir string, kv *mvccpb.KeyValue) (*entry, error) {
 		return nil, foreign(dir)
 	}
 	e := &entry{
-		idKeys: p.idKeys, key: string(kv.Key), held: !p.waits(), mode: p.mode,
+		idKeys: p.idKeys, key: string(kv.Key), held: !p.waits(),
 		create: kv.CreateRevision, mod: kv.ModRevision, lease: clientv3.LeaseID(kv.Lease), text: kv.Value,
 	}
 	if e.held {
@@ -165,7 +171,7 @@ func firstKeys(dir string, text []byte) (k idKeys, ok bool) {
 		return k, false
 	}
 	tag, id, _ := strings.Cut(v.ID, "/")
-	return keysIn(dir, tag, id, store.Exclusive), len(tag) == tagLen && len(id) == idLen
+	return idKeys{dir, tag, id, store.Exclusive}, len(tag) == tagLen && len(id) == idLen
 }
 
 // decode reads the value, once. An error matches ErrForeignKey.

@@ -24,15 +24,15 @@ func (s *Store) outcome(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case s.ctx.Err() != nil:
-		return store.ErrClosed
 	case isSentinel(err):
 		return err
+	case isRefusal(err):
+		return fmt.Errorf("etcd: %w: %w", store.ErrRefused, err)
+	case s.ctx.Err() != nil:
+		// Not ErrClosed, which says that nothing has been done: the server may have done it.
+		return fmt.Errorf("etcd: the store was closed during the call: %v", err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
-	}
-	if isRefusal(err) {
-		return fmt.Errorf("etcd: %w: %w", store.ErrRefused, err)
 	}
 	return fmt.Errorf("etcd: %w", err)
 }
@@ -42,7 +42,7 @@ func isRefusal(err error) bool {
 }
 
 func isSentinel(err error) bool {
-	sentinels := []error{store.ErrHeld, store.ErrUpgrade, store.ErrLost, store.ErrForeignKey, store.ErrRefused}
+	sentinels := []error{store.ErrHeld, store.ErrUpgrade, store.ErrLost, store.ErrForeignKey, store.ErrRefused, store.ErrClosed}
 	return slices.ContainsFunc(sentinels, func(sentinel error) bool { return errors.Is(err, sentinel) })
 }
 

@@ -71,11 +71,11 @@ func DirOf(name string) string { return layout{"dlock"}.dir(name) }
 
 // HoldOf is the key of a request that is granted while its owner has no hold, PlaceOf that of one that waits.
 func HoldOf(req store.Request) string {
-	return layout{"dlock"}.keysOf(req.Name, req.Owner, req.ID, req.Mode).first
+	return layout{"dlock"}.keysOf(req.Name, req.Owner, req.ID, req.Mode).first()
 }
 
 func PlaceOf(req store.Request) string {
-	return layout{"dlock"}.keysOf(req.Name, req.Owner, req.ID, req.Mode).place
+	return layout{"dlock"}.keysOf(req.Name, req.Owner, req.ID, req.Mode).place()
 }
 
 // Occupy makes operations wait as if calls of others were under way, for a patience, until free is called.

@@ -12,6 +12,9 @@ import (
 // of the change, or the view.
 func (s *Store) try(ctx context.Context, dir string, op clientv3.Op) (revision int64, v *view, err error) {
 	txn, err := s.together.do(ctx, dir, op)
+	if err == errMaybeDone { // then the conditions fail, and the view has what it made
+		txn, err = s.together.alone(ctx, op)
+	}
 	if err != nil {
 		return 0, nil, err
 	}
@@ -42,10 +45,10 @@ func (s *Store) grant(ctx context.Context, v *view, e, own *entry, lease clientv
 		return nil, nil, err
 	}
 	var op clientv3.Op
-	key, token := e.first, uint64(0)
+	key, token := e.first(), uint64(0)
 	switch {
 	case own != nil:
-		key = e.again
+		key = e.again()
 		op, token = v.again(e, own, lease)
 	case e.create > 0:
 		op = e.next(e, lease)

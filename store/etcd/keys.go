@@ -30,34 +30,44 @@ const tagLen, idLen = 32, 32
 // The owner is a hash, because the owner itself may re-enter.
 type layout struct{ prefix string }
 
-// idKeys are the keys that one id may have under its name.
+// idKeys says which keys one id may have under its name.
 type idKeys struct {
-	dir     string // the prefix of all keys of the name
-	tag     string // the hash of the owner
-	id      string
-	first   string // its hold, if its owner had none; the same as again for a shared one
-	again   string // its hold, if it was built on another one of its owner
-	place   string
-	refused string
+	dir  string // the prefix of all keys of the name
+	tag  string // the hash of the owner
+	id   string
+	mode store.Mode
 }
 
 func (l layout) keysOf(name, owner, id string, mode store.Mode) idKeys {
 	sum := sha256.Sum256([]byte(owner))
-	return keysIn(l.dir(name), hex.EncodeToString(sum[:tagLen/2]), id, mode)
+	return idKeys{l.dir(name), hex.EncodeToString(sum[:tagLen/2]), id, mode}
 }
 
-func keysIn(dir, tag, id string, mode store.Mode) idKeys {
-	hold, place := kindWrite, kindWriteWaiter
-	if mode == store.Shared {
-		hold, place = kindRead, kindReadWaiter
+// first is the hold of an id whose owner had none.
+func (k idKeys) first() string {
+	if k.mode == store.Exclusive {
+		return k.dir + kindWrite
 	}
-	rest := "/" + tag + "/" + id
-	k := idKeys{dir: dir, tag: tag, id: id, again: dir + hold + rest, place: dir + place + rest, refused: dir + kindRefused + "/" + id}
-	if k.first = k.again; mode == store.Exclusive {
-		k.first = dir + hold
-	}
-	return k
+	return k.again()
 }
+
+// again is its hold if that was built on another one of its owner.
+func (k idKeys) again() string { return k.of(kindWrite, kindRead) }
+
+func (k idKeys) place() string { return k.of(kindWriteWaiter, kindReadWaiter) }
+
+func (k idKeys) refused() string { return k.dir + kindRefused + "/" + k.id }
+
+func (k idKeys) of(exclusive, shared string) string {
+	kind := exclusive
+	if k.mode == store.Shared {
+		kind = shared
+	}
+	return k.dir + kind + "/" + k.tag + "/" + k.id
+}
+
+// lacksID reports whether one of its keys is that of the first exclusive hold, which only says in its value whose it is.
+func (k idKeys) lacksID(key string) bool { return len(key) == len(k.dir)+len(kindWrite) }
 
 // dir is what all keys of a name begin with.
 func (l layout) dir(name string) string { return l.prefix + "/" + url.PathEscape(name) + "/" }
@@ -66,7 +76,6 @@ func (l layout) dir(name string) string { return l.prefix + "/" + url.PathEscape
 type parsed struct {
 	idKeys
 	kind string
-	mode store.Mode
 }
 
 // parse reads a key that begins with dir. It reports false for a key of another form. Of the key without an id
@@ -83,7 +92,7 @@ func parse(dir, key string) (p parsed, ok bool) {
 	if len(f) != 3 || len(f[1]) != tagLen || len(f[2]) != idLen {
 		return p, false
 	}
-	p.kind = f[0]
+	p = parsed{idKeys{dir, f[1], f[2], store.Exclusive}, f[0]}
 	switch p.kind {
 	case kindRead, kindReadWaiter:
 		p.mode = store.Shared
@@ -91,7 +100,6 @@ func parse(dir, key string) (p parsed, ok bool) {
 	default:
 		return p, false
 	}
-	p.idKeys = keysIn(dir, f[1], f[2], p.mode)
 	return p, true
 }
 

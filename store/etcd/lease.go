@@ -46,14 +46,6 @@ func holdsFor(ttl time.Duration) leaseKind { return leaseKind{seconds: seconds(t
 
 func placesFor(wait time.Duration) leaseKind { return leaseKind{seconds: seconds(wait), places: true} }
 
-// room is where records note a lease of the kind.
-func (k leaseKind) room() int {
-	if k.places {
-		return 1
-	}
-	return 0
-}
-
 // granted is how long the leases of a kind last. Those of ten seconds and more last a tenth longer than needed,
 // so that one renewal serves all that is renewed in that time. Those of places last a second longer at least: a
 // grant makes a hold that is to last WaitTTL from then, and renewals once a second suffice for that.
@@ -93,12 +85,27 @@ func (ls *leases) room(kind leaseKind) *lease {
 	return nil
 }
 
+// enter counts a key on a lease that it was found on, full or not.
+func (ls *leases) enter(l *lease) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	l.keys++
+}
+
 // leave gives up the room of a key.
 func (ls *leases) leave(l *lease) {
-	if l != nil {
-		ls.mu.Lock()
-		l.keys--
-		ls.mu.Unlock()
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	l.keys--
+}
+
+// over notes that the server does not have a lease. One whose time is not over here may be unknown only to a member
+// that lags behind.
+func (ls *leases) over(l *lease) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if l.until.Before(time.Now()) {
+		l.until = time.Time{}
 	}
 }
 
@@ -129,9 +136,7 @@ func (ls *leases) have(id clientv3.LeaseID) *lease {
 // check asks for each lease whether it lives, after an error that says of one that it does not, and not of which.
 func (ls *leases) check(ctx context.Context, some ...*lease) {
 	for _, l := range some {
-		if l != nil {
-			ls.renew(ctx, l, math.MaxInt64)
-		}
+		ls.renew(ctx, l, math.MaxInt64)
 	}
 }
 

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,7 +22,7 @@ type record struct {
 	gone     bool          // they are deleted, and the handle has forgotten the id
 	pause    time.Duration // between these tries
 	revision int64         // of the last answer that was noted
-	rooms    [2]*lease     // in which its hold is counted, and its place, which may have become a hold
+	rooms    []*lease      // on which its key may hang: it counts on each of them until it is forgotten
 }
 
 // hold is the hold as it is known.
@@ -110,18 +111,19 @@ func (rs *records) is(r *record) bool {
 // forget ends a record whose keys are gone.
 func (rs *records) forget(r *record) {
 	rs.mu.Lock()
-	rooms := r.rooms
-	r.rooms = [2]*lease{}
-	if !r.gone {
-		r.gone = true
-		delete(rs.m, r.req.ID)
+	defer rs.mu.Unlock()
+	if r.gone {
+		return
 	}
+	r.gone = true
+	delete(rs.m, r.req.ID)
 	if rs.first[r.dir] == r {
 		delete(rs.first, r.dir)
 	}
-	rs.mu.Unlock()
-	rs.s.leases.leave(rooms[0])
-	rs.s.leases.leave(rooms[1])
+	for _, l := range r.rooms {
+		rs.s.leases.leave(l)
+	}
+	r.rooms = nil
 }
 
 // firstOf reports whether a record has the key of the first exclusive hold.
@@ -183,7 +185,11 @@ func (rs *records) noteHold(r *record, since known, h *entry, revision int64, l 
 	r.note(since, revision, known{state: holding, key: h.key, create: h.create, token: h.token, lease: l})
 	if r.state == holding {
 		rs.endAt(r, deadline)
-		if r.key == r.first && r.first != r.again {
+		if r.lease != nil && !slices.Contains(r.rooms, r.lease) {
+			rs.s.leases.enter(r.lease)
+			r.rooms = append(r.rooms, r.lease)
+		}
+		if r.lacksID(r.key) {
 			rs.first[r.dir] = r
 		}
 	}
@@ -216,35 +222,49 @@ func (rs *records) noteRenewed(r *record, ttl time.Duration) bool {
 	return true
 }
 
-// roomsOf returns the leases in which the record's hold and place are counted, or nil.
-func (rs *records) roomsOf(r *record) [2]*lease {
+// roomsOf returns the leases on which the record counts.
+func (rs *records) roomsOf(r *record) []*lease {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	return r.rooms
+	return slices.Clone(r.rooms)
 }
 
-// setRoom notes the lease in which the record's hold, or place, is counted.
-func (rs *records) setRoom(r *record, l *lease) {
-	rs.mu.Lock()
-	i := l.kind.room()
-	old := r.rooms[i]
-	if r.rooms[i] = l; r.gone {
-		old, r.rooms[i] = l, nil
+// roomOf returns one of a kind, or nil.
+func (rs *records) roomOf(r *record, kind leaseKind) *lease {
+	for _, l := range rs.roomsOf(r) {
+		if l.kind == kind {
+			return l
+		}
 	}
-	rs.mu.Unlock()
-	rs.s.leases.leave(old)
+	return nil
+}
+
+// addRoom notes a lease on which the record has been counted, in the place of one that is dead.
+func (rs *records) addRoom(r *record, l, dead *lease) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	switch i := slices.Index(r.rooms, dead); {
+	case r.gone:
+		rs.s.leases.leave(l)
+	case i >= 0:
+		r.rooms[i] = l
+		rs.s.leases.leave(dead)
+	default:
+		r.rooms = append(r.rooms, l)
+	}
 }
 
 // leaseFor returns a lease for a key of the record, which lives at least for atLeast.
 func (rs *records) leaseFor(ctx context.Context, r *record, kind leaseKind, atLeast time.Duration) (*lease, error) {
-	if l := rs.roomsOf(r)[kind.room()]; l != nil && l.kind == kind {
-		if err := rs.s.leases.renew(ctx, l, atLeast); !isLeaseGone(err) {
-			return l, err
+	dead := rs.roomOf(r, kind)
+	if dead != nil {
+		if err := rs.s.leases.renew(ctx, dead, atLeast); !isLeaseGone(err) {
+			return dead, err
 		}
 	}
 	l, err := rs.s.leases.take(ctx, kind, atLeast)
 	if err == nil {
-		rs.setRoom(r, l)
+		rs.addRoom(r, l, dead)
 	}
 	return l, err
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// Release implements [store.Store]. It takes one round trip, with Bury two, one more for a hold that is not there any
-// more, and blocks until answered or ctx ends. The next waiter is granted by its own handle, upon the deletion.
+// Release implements [store.Store]. It takes one round trip, with Bury three, one more for a hold that is not there
+// any more, and blocks until answered or ctx ends. The next waiter is granted by its own handle, upon the deletion.
 func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 	if err := s.ready(ctx); err != nil {
 		return err
@@ -103,15 +103,24 @@ func (s *Store) remove(ctx context.Context, k idKeys, held string) (found bool, 
 	if held == "" {
 		ops = k.removeAll()
 	}
-	answer, err := s.together.do(ctx, k.dir, clientv3.OpTxn(k.ours(held), ops, nil))
+	op := clientv3.OpTxn(k.ours(held), ops, nil)
+	answer, err := s.together.do(ctx, k.dir, op)
+	maybeDone := err == errMaybeDone
+	if maybeDone {
+		answer, err = s.together.alone(ctx, op)
+	}
 	if found = err == nil && deleted(answer) > 0; err == nil && !found && held != "" {
-		return s.remove(ctx, k, "")
+		found, err = s.remove(ctx, k, "")
+	}
+	if err == nil && !found && maybeDone {
+		err = errMaybeDone
 	}
 	return found, err
 }
 
 // bury is remove that also leaves a key by which the id is refused for ref.TTL.
 func (s *Store) bury(ctx context.Context, k idKeys, ref store.Ref) (found bool, err error) {
+	sent := time.Now()
 	lease, err := s.client.Grant(ctx, seconds(ref.TTL))
 	if err != nil {
 		if errors.Is(err, rpctypes.ErrNoSpace) { // as a late request will find too
@@ -120,9 +129,15 @@ func (s *Store) bury(ctx context.Context, k idKeys, ref store.Ref) (found bool, 
 		return false, err
 	}
 	answer, err := s.client.Txn(ctx).Then(append(k.removeAll(),
-		clientv3.OpPut(k.refused, tombstone, clientv3.WithLease(lease.ID)))...).Commit()
-	if isRefusal(err) && !errors.Is(err, rpctypes.ErrNoSpace) {
-		s.client.Revoke(ctx, lease.ID) // else an earlier burial may hang on it
+		clientv3.OpPut(k.refused(), tombstone, clientv3.WithLease(lease.ID)))...).Commit()
+	switch {
+	case errors.Is(err, rpctypes.ErrNoSpace):
+		err = errMaybeDone // then the burial hangs on the lease
+	case isRefusal(err):
+		s.client.Revoke(ctx, lease.ID)
+	}
+	if rest := time.Duration(lease.TTL)*time.Second - time.Since(sent); err == nil && rest < ref.TTL { // from its writing on
+		_, err = s.leases.keepAlive(ctx, lease.ID)
 	}
 	if err != nil {
 		return false, err

@@ -12,6 +12,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/dlock-go/dlock/store"
 )
 
 // What a server does for a call costs more than what it does for an operation. So while calls are under way, the
@@ -53,10 +55,15 @@ type operation struct {
 	err    error
 }
 
-// errAlone: the call of several operations was refused, so each is sent alone.
-var errAlone = errors.New("etcd: to be sent alone")
+var (
+	// errAlone: the call of several operations was refused, so each is sent alone.
+	errAlone = errors.New("etcd: to be sent alone")
+	// errMaybeDone: it was refused for want of space, which etcd says of calls that it has carried out, too.
+	errMaybeDone = errors.New("refused for want of space, and perhaps carried out all the same")
+)
 
-// do carries out a transaction on one name. The revision in the answer is that of the whole call.
+// do carries out a transaction on one name. The revision in the answer is that of the whole call. After errMaybeDone
+// the caller sends it alone.
 func (c *combiner) do(ctx context.Context, dir string, op clientv3.Op) (*pb.TxnResponse, error) {
 	c.mu.Lock()
 	if c.calls < maxCalls || c.names[dir] {
@@ -93,7 +100,9 @@ func (c *combiner) do(ctx context.Context, dir string, op clientv3.Op) (*pb.TxnR
 			c.withdraw(o)
 			return nil, ctx.Err()
 		case <-c.s.ctx.Done():
-			c.withdraw(o)
+			if c.withdraw(o) {
+				return nil, store.ErrClosed
+			}
 			return nil, c.s.ctx.Err()
 		}
 	}
@@ -137,7 +146,7 @@ func (c *combiner) answered() {
 	}
 	c.mu.Unlock()
 	if len(next) > 0 && !c.s.tasks.Go(func() { c.send(next); c.answered() }) {
-		c.finish(next, nil, context.Canceled)
+		c.finish(next, nil, store.ErrClosed)
 	}
 }
 
@@ -158,7 +167,10 @@ func (c *combiner) send(all []*operation) {
 		c.mu.Unlock()
 	}
 	tooLarge := status.Code(err) == codes.ResourceExhausted // for gRPC, which has not sent it
-	if isLeaseGone(err) || isRefusal(err) || tooLarge {     // of one operation, perhaps
+	switch {
+	case errors.Is(err, rpctypes.ErrNoSpace):
+		err = errMaybeDone
+	case isLeaseGone(err) || isRefusal(err) || tooLarge: // of one operation, perhaps
 		err = errAlone
 	}
 	c.finish(all, answer, err)

@@ -76,7 +76,7 @@ func (w *waiter) tryOnce(ctx context.Context) (done bool, err error) {
 	if looks || r.req.Mode == store.Shared { // readers that are granted together need a view
 		v, err = s.look(ctx, w.dir)
 	} else if revision, v, err = s.try(ctx, w.dir, r.next(e, l.id)); revision > 0 {
-		h = e.becomes(e.first, revision, 0, l.id)
+		h = e.becomes(e.first(), revision, 0, l.id)
 	}
 	if err == nil && h == nil {
 		if h, _, v, err = s.advance(ctx, v, e, l.id); err == nil {
