@@ -21,7 +21,7 @@ import (
 	"github.com/dlock-go/dlock/store/redis"
 )
 
-// More calls are under way than rueidis has room for, and the server stands still. Each
+// 3,000 calls are under way, more than rueidis has room for, and the server stands still. Each
 // returns when its context ends. When the server goes on, calls are answered again.
 func TestFault93CallsOnAStoppedServer(t *testing.T) {
 	server := redistest.Start(t)

@@ -1,7 +1,7 @@
 // Package redis is a dlock store on Redis 7.0 or newer, or Valkey: standalone,
-// behind Sentinel, or a Cluster. Each operation is one Lua script (scripts/*.lua)
-// or one command, and so one round trip; scripts/name.lua has the rules of the lock
-// model.
+// behind Sentinel, or a Cluster. An operation is one Lua script (scripts/*.lua) or
+// one command, and so one round trip; a release of a name that others use may take two.
+// scripts/name.lua has the rules of the lock model.
 // Waiters are woken by sharded pub/sub.
 //
 // Redis keeps locks well as long as it keeps its data. What a failover loses,
