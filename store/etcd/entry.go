@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -125,9 +124,7 @@ func (e *entry) on(lease clientv3.LeaseID) clientv3.Cmp {
 	if !e.lacksID(e.key) {
 		return clientv3.Compare(clientv3.LeaseValue(e.key), "=", lease)
 	}
-	c := clientv3.Compare(clientv3.Value(e.key), "=", "")
-	c.TargetUnion = &pb.Compare_Value{Value: e.encode(e.tokenText(), lease)} // not copied twice, as strings would be
-	return c
+	return clientv3.Compare(clientv3.Value(e.key), "=", string(e.encode(e.tokenText(), lease)))
 }
 
 // valueBegins is how the values of an id begin, or those of an owner.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dlock-go/dlock/internal/faultstore"
 	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/quorum"
 )
 
 // TestFault101BareMajority: a node that missed the request of a new hold gets it at once. So
@@ -130,4 +131,23 @@ func TestRenewalBesideAShortLease(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRenewalAfterAnUnconfirmedRelease: no node has released the hold, so it is alive, and is not told as lost.
+func TestRenewalAfterAnUnconfirmedRelease(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a := s.client()
+		r := request("a", 1)
+		s.hold(a, r)
+		heal := a.cut(faultstore.DropRequest(), 0, 1, 2)
+		if err := a.Release(bg, refOf(r)); !errors.Is(err, quorum.ErrNoQuorum) {
+			t.Fatalf("Release: got %v, want ErrNoQuorum", err)
+		}
+		heal()
+		want(t, "Renew", s.renew(a, r), nil)
+		s.release(a, r)
+		if err := s.renew(a, r); !errors.Is(err, store.ErrLost) {
+			t.Errorf("Renew after the release: got %v, want ErrLost", err)
+		}
+	})
 }

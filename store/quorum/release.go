@@ -56,19 +56,21 @@ func (s *Store) askToRelease(ctx context.Context, e *entry, ref store.Ref, tries
 		nodes = append(nodes, s.nodes[i])
 	}
 	return ask(ctx, s, s.timeout(ref.TTL), nodes, func(ctx context.Context, n *node) (struct{}, error) {
-		e.await(ctx, tries[n.index])
+		e.await(ctx, tries[n.index], s.timeout(ref.TTL)/2)
 		return struct{}{}, n.store.Release(ctx, e.refs(ref, tries)[n.index])
 	})
 }
 
-// await returns when no request of a try is on its way, or ctx ends.
-func (e *entry) await(ctx context.Context, t *try) {
+// await returns when no request of a try is on its way, when ctx ends, or after d: then there is time left to bury the id.
+func (e *entry) await(ctx context.Context, t *try, d time.Duration) {
 	e.t.mu.Lock()
 	idle := t.idle
 	e.t.mu.Unlock()
 	if idle == nil {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
 	select {
 	case <-idle:
 	case <-ctx.Done():

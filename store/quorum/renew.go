@@ -122,12 +122,13 @@ func (s *Store) askToRenew(ctx context.Context, batch []*renewal, timeout time.D
 	})
 }
 
-// result is what came of one hold. One whose release was sent meanwhile is lost, whichever nodes had renewed it before.
+// result is what came of one hold. One that a majority has released meanwhile is lost, whichever nodes had renewed it
+// before: its tries have ended.
 func (r *renewal) result(s *Store) error {
 	s.entries.mu.Lock()
 	defer s.entries.mu.Unlock()
 	switch {
-	case r.e.phase == spent:
+	case r.e.phase == spent && !slices.Equal(r.tries, r.e.tries):
 		return store.ErrLost
 	case r.done >= s.need:
 		r.e.req.TTL = r.ref.TTL

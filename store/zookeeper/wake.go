@@ -39,7 +39,7 @@ func (w *wakeChanges) postpone(n int) {
 func (s *Store) waits(st *step, id string, lasts time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if w := s.wakes[id]; w != nil {
+	if w := s.wakes[id]; w != nil && w.end.Stop() { // one that has ended is about to be deleted
 		w.end.Reset(lasts)
 		return
 	}
@@ -212,7 +212,11 @@ func (s *Store) granted(name, id string, w *wake) {
 func (s *Store) readWatched(name string, state *nameState) *snapshot {
 	data, stat, changed, err := s.conn.GetW(s.namePath(name))
 	n, err := s.found(data, stat, err)
-	if err != nil || !n.exists() {
+	if err != nil {
+		return nil
+	}
+	if !n.exists() {
+		state.known = nil
 		return nil
 	}
 	state.known, state.busy = n, 0
