@@ -33,9 +33,20 @@ func serverTime(s *redistest.Server, commands ...string) (us float64) {
 	return us
 }
 
+// mainThread is the processor time of a server's main thread, in seconds. It includes what is written to the
+// append-only file.
+func mainThread(s *redistest.Server) (t float64) {
+	for _, f := range []string{"used_cpu_user_main_thread", "used_cpu_sys_main_thread"} {
+		n, _ := strconv.ParseFloat(field(s, "cpu", f), 64)
+		t += n
+	}
+	return t
+}
+
 // BenchmarkPair takes and releases free names, of which each goroutine has its own:
 // the store, and the floor of SET NX PX and a script that compares and deletes, on a
-// client with the same options. It reports how many pairs a second there are.
+// client with the same options, without and with an append-only file (appendfsync everysec).
+// It reports how many pairs a second there are, and the server's time for its commands and in all.
 func BenchmarkPair(b *testing.B) {
 	server := redistest.Start(b)
 	options := func() rueidis.ClientOption {
@@ -72,33 +83,45 @@ func BenchmarkPair(b *testing.B) {
 		},
 	}
 	commands := map[string][]string{"store": {"evalsha", "hdel"}, "floor": {"evalsha", "set"}}
-	for _, goroutines := range []int{1, 64, 512} {
-		for _, what := range []string{"floor", "store"} {
-			pair := pairs[what]
-			b.Run(fmt.Sprintf("%s/%d", what, goroutines), func(b *testing.B) {
-				b.ReportAllocs()
-				server.MustDo("CONFIG", "RESETSTAT")
-				var next atomic.Int64
-				var all sync.WaitGroup
-				b.ResetTimer()
-				began := time.Now()
-				for g := range goroutines {
-					all.Go(func() {
-						for next.Add(1) <= int64(b.N) {
-							if err := pair(g); err != nil {
-								b.Error(err)
-								return
-							}
-						}
-					})
-				}
-				all.Wait()
-				b.ReportMetric(float64(b.N)/time.Since(began).Seconds(), "pairs/s")
-				b.StopTimer()
-				b.ReportMetric(serverTime(server, commands[what]...)/float64(b.N), "server-µs/pair")
-			})
+	for _, file := range []string{"no", "yes"} {
+		for _, goroutines := range []int{1, 64, 512} {
+			for _, what := range []string{"floor", "store"} {
+				b.Run(fmt.Sprintf("%s/%d/aof=%s", what, goroutines, file), func(b *testing.B) {
+					b.ReportAllocs()
+					server.MustDo("CONFIG", "SET", "appendonly", file)
+					for field(server, "persistence", "aof_rewrite_in_progress") == "1" {
+						time.Sleep(10 * time.Millisecond)
+					}
+					server.MustDo("CONFIG", "RESETSTAT")
+					before := mainThread(server)
+					b.ResetTimer()
+					began := time.Now()
+					atOnce(b, goroutines, pairs[what])
+					b.ReportMetric(float64(b.N)/time.Since(began).Seconds(), "pairs/s")
+					b.StopTimer()
+					b.ReportMetric(serverTime(server, commands[what]...)/float64(b.N), "server-µs/pair")
+					b.ReportMetric((mainThread(server)-before)*1e6/float64(b.N), "thread-µs/pair")
+				})
+			}
 		}
 	}
+}
+
+// atOnce has goroutines do b.N turns together, each with a number of its own.
+func atOnce(b *testing.B, goroutines int, turn func(i int) error) {
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for g := range goroutines {
+		all.Go(func() {
+			for next.Add(1) <= int64(b.N) {
+				if err := turn(g); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
 }
 
 // BenchmarkTurn hands a name over from request to request: each takes a place, is granted by the
@@ -106,13 +129,7 @@ func BenchmarkPair(b *testing.B) {
 func BenchmarkTurn(b *testing.B) {
 	server := redistest.Start(b)
 	s := open(b, server.URL())
-	cpu := func() (t float64) {
-		for _, f := range []string{"used_cpu_user_main_thread", "used_cpu_sys_main_thread"} {
-			n, _ := strconv.ParseFloat(field(server, "cpu", f), 64)
-			t += n
-		}
-		return t
-	}
+	cpu := func() float64 { return mainThread(server) }
 	for _, c := range []struct {
 		what  string
 		depth int // requests of a name at once
