@@ -140,8 +140,8 @@ func (p *place) strange(o *ownerState) bool {
 	return len(o.holds) > 0 && o.identity != nil && o.identity.id != p.identity.id
 }
 
-// askAgain has the call of this place begin again. It re-enters what its owner holds, or
-// sends a request under the identity of that hold.
+// askAgain has the call of this place begin again. It re-enters a hold of its owner, or
+// sends a request with that hold's owner id.
 func (p *place) askAgain(a *Call) {
 	a.waiter.State = localqueue.Direct
 	a.wake()

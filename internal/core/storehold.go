@@ -73,8 +73,8 @@ func (s *storeHold) giveUp() {
 
 func (s *storeHold) mode() store.Mode { return s.place.mode() }
 
-// buildOn takes into account what else o has of this name: if the store has answered
-// with the token of that, the owner keeps the one that it was given. The shard is locked.
+// buildOn compares with the other holds that o has of this name. If the store has answered
+// with their token, the owner keeps the token that it was given. The shard is locked.
 func (s *storeHold) buildOn(o *ownerState) {
 	if s.issued == o.storeToken {
 		s.token = o.ownToken

@@ -138,7 +138,7 @@ func (q *Queue) Fail(p *Place, behind bool, concerns func(*Waiter) bool) []Actio
 
 // take removes w and brings the next waiters to the front. They may follow the
 // place of w, so whether that is unwanted is known only afterwards. A place in another
-// phase needs no word of that: its asker's call deals with it, or it is over.
+// phase gets no action: the call that asks for it settles it, or it has ended.
 func (q *Queue) take(w *Waiter, to State) []Action {
 	q.actions = q.actions[:0]
 	p := w.Place

@@ -28,7 +28,7 @@ func (s *Store) release(ctx, caller context.Context, ref store.Ref) error {
 	defer e.o.leave()
 	tries := e.releasing(ref, lifetime(ref.TTL, ref.TTL)+s.timeout(ref.TTL))
 	c := count{errs: s.silence()}
-	r := s.askToRelease(ctx, e, ref, tries)
+	r := s.askToRelease(ctx, e, ref, tries, s.timeout(ref.TTL))
 	r.collect(func(a answer[struct{}]) { c.take(a.node.index, a.err) },
 		func(left int) bool { return c.done+c.lost >= s.need || c.done+c.lost+left < s.need })
 	if c.done+c.lost < s.need {
@@ -50,13 +50,13 @@ func (s *Store) release(ctx, caller context.Context, ref store.Ref) error {
 
 // askToRelease has nodes release tries. While a request of a try is on its way, its release waits for the answer: else it
 // would have to bury the id, and a node that is a little slower than the others would become much slower by that.
-func (s *Store) askToRelease(ctx context.Context, e *entry, ref store.Ref, tries map[int]*try) *round[struct{}] {
+func (s *Store) askToRelease(ctx context.Context, e *entry, ref store.Ref, tries map[int]*try, timeout time.Duration) *round[struct{}] {
 	var nodes []*node
 	for i := range tries {
 		nodes = append(nodes, s.nodes[i])
 	}
-	return ask(ctx, s, s.timeout(ref.TTL), nodes, func(ctx context.Context, n *node) (struct{}, error) {
-		e.await(ctx, tries[n.index], s.timeout(ref.TTL)/2)
+	return ask(ctx, s, timeout, nodes, func(ctx context.Context, n *node) (struct{}, error) {
+		e.await(ctx, tries[n.index], timeout/2)
 		return struct{}{}, n.store.Release(ctx, e.refs(ref, tries)[n.index])
 	})
 }
@@ -138,7 +138,7 @@ func (e *entry) refs(ref store.Ref, ended map[int]*try) map[int]store.Ref {
 // background.
 func (s *Store) free(ctx context.Context, e *entry, req store.Request, which func(*try) bool) {
 	tries := e.giveUp(which)
-	r := s.askToRelease(ctx, e, refOf(req), tries)
+	r := s.askToRelease(ctx, e, refOf(req), tries, s.timeout(req.TTL)) // the ref's TTL may be that of a place
 	r.collect(func(a answer[struct{}]) { s.unless(e, refOf(req), tries, a) }, never)
 }
 

@@ -486,27 +486,3 @@ func TestInspectCountsNodes(t *testing.T) {
 		}
 	})
 }
-
-// TestAnswersOutOfOrder: the answer to an earlier request, that it waits, comes after that to a later one, that it has
-// the lock at a node. What it has there is still given back.
-func TestAnswersOutOfOrder(t *testing.T) {
-	inBubble(t, 3, func(s *site) {
-		a := s.client()
-		other, r := request("x", 1), waiting(request("a", 1))
-		for _, n := range s.nodes {
-			n.Acquire(bg, other)
-		}
-		a.links[0].On(faultstore.Acquire, faultstore.Nth(1), faultstore.DelayReply(200*time.Millisecond))
-		for _, link := range a.links[1:] {
-			link.On(faultstore.Acquire, faultstore.Nth(3), faultstore.DelayReply(20*time.Millisecond))
-		}
-		s.refused(a, r, nil)
-		s.nodes[0].Release(bg, refOf(other))
-		time.Sleep(100 * time.Millisecond)
-		s.refused(a, r, nil) // has node 0, and waits for the others to follow
-		want(t, "holders at node 0", s.holders(0), "a")
-		time.Sleep(90 * time.Millisecond)
-		s.refused(a, r, nil) // hears of the first request while nodes 1 and 2 answer, and gives node 0 back
-		want(t, "holders at node 0", s.holders(0), "")
-	})
-}

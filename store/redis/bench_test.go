@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/store"
@@ -89,9 +90,8 @@ func BenchmarkPair(b *testing.B) {
 				b.Run(fmt.Sprintf("%s/%d/aof=%s", what, goroutines, file), func(b *testing.B) {
 					b.ReportAllocs()
 					server.MustDo("CONFIG", "SET", "appendonly", file)
-					for field(server, "persistence", "aof_rewrite_in_progress") == "1" {
-						time.Sleep(10 * time.Millisecond)
-					}
+					require.Eventually(b, func() bool { return field(server, "persistence", "aof_rewrite_in_progress") == "0" },
+						10*time.Second, 10*time.Millisecond)
 					server.MustDo("CONFIG", "RESETSTAT")
 					before := mainThread(server)
 					b.ResetTimer()
