@@ -215,8 +215,8 @@ func (r *Request) MayBePresent() bool {
 }
 
 // Try asks until the outcome is known, for the timeout of one call in all, and fails
-// with ErrUnavailable after that. It returns early when ctx ends or stop closes,
-// with an unknown outcome.
+// with ErrUnavailable then: in an outage the last request is sent when a tenth of the
+// timeout is left, or a second if that is less. It returns early when ctx ends or stop closes, with an unknown outcome.
 func (r *Request) Try(ctx context.Context, stop <-chan struct{}) Answer {
 	now := time.Now()
 	deadline := now.Add(r.config.Timeout)
@@ -235,12 +235,12 @@ func (r *Request) Try(ctx context.Context, stop <-chan struct{}) Answer {
 		if ctx.Err() != nil {
 			return a
 		}
-		wait := pause.Next()
 		// A request that is sent at the end would be cut, which costs a release with Bury.
-		if !time.Now().Add(wait + pause.Limit).Before(deadline) {
+		left := time.Until(deadline) - pause.Limit
+		if left <= 0 {
 			return Answer{Outcome: Refused, Err: Unavailable(a.Err)}
 		}
-		timer := time.NewTimer(wait)
+		timer := time.NewTimer(min(pause.Next(), left))
 		select {
 		case <-timer.C:
 		case <-ctx.Done():

@@ -1,0 +1,33 @@
+package request_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/internal/request"
+	"github.com/dlock-go/dlock/store"
+	"github.com/stretchr/testify/assert"
+)
+
+// In an outage a Try goes on for its time, whatever the pauses are: the last request is sent when a tenth of the time
+// is left, not later.
+func TestTryUsesItsTime(t *testing.T) {
+	for range 50 {
+		inBubble(t, func(r *rig) {
+			began := time.Now()
+			var last time.Duration
+			r.spy.OnAcquire(func(context.Context, store.Request) (store.Grant, error) {
+				last = time.Since(began)
+				return store.Grant{}, errReset
+			})
+			q := r.request("a")
+			answer := q.Try(r.t.Context(), nil)
+			assert.Equal(r.t, request.Refused, answer.Outcome)
+			assert.ErrorIs(r.t, answer.Err, errReset)
+			assert.Equal(r.t, timeout*9/10, last)
+			assert.Equal(r.t, timeout*9/10, time.Since(began))
+			assert.ErrorIs(r.t, q.Release(nil), store.ErrLost) // the store has done nothing
+		})
+	}
+}
