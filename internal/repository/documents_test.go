@@ -1,4 +1,4 @@
-package dlock_test
+package repository
 
 import (
 	"io/fs"
