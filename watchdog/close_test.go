@@ -102,7 +102,7 @@ func TestKeepAfterClose(t *testing.T) {
 	})
 }
 
-// Close waits for a wheel that hangs, but only for closePatience.
+// Close does not wait for a wheel that hangs.
 func TestCloseWithHungWheel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wheels := &fakeWheels{setup: faults["blocks"]}
@@ -114,6 +114,6 @@ func TestCloseWithHungWheel(t *testing.T) {
 		pass(time.Second)
 		start := time.Now()
 		r.w.Close()
-		require.Equal(t, closePatience, time.Since(start))
+		require.Zero(t, time.Since(start))
 	})
 }

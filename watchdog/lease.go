@@ -1,7 +1,6 @@
 package watchdog
 
 import (
-	"math"
 	"sync/atomic"
 	"time"
 )
@@ -54,16 +53,14 @@ type Lease struct {
 
 	kept     int64  // moment of the last Keep
 	validity int64  // Terms.Validity
-	last     int64  // Terms.Last, or math.MaxInt64
+	last     int64  // Terms.Last, or never
 	gen      uint64 // generation: changes with each Keep, Disarm and loss
-	pos      int    // 1 + index in the heap of deadlines, 0: not in it
+	inCall   uint64 // generation for which a call of Renew has this lease, 0: none
+	lost     Cause  // 0: no loss has been declared since the last Keep
 
+	pos        int        // 1 + index in the agenda, 0: not in it
 	list       *leaseList // the list that has this lease, nil: none
 	prev, next *Lease
-	class      uint8
-	lost       Cause // 0: no loss has been declared since the last Keep
-	busy       bool  // a call of Renew has this lease
-	again      bool  // became due while a call of an earlier generation had it
 }
 
 // Keep arms l. Keep of an armed lease replaces its terms, even if its deadline
@@ -82,13 +79,10 @@ func (w *Watchdog) Keep(l *Lease, t Terms) {
 	if sh.w != w {
 		panic("watchdog: lease belongs to another watchdog")
 	}
-	var now int64
 	if t.Now.IsZero() {
-		now = w.now()
-	} else {
-		now = w.moment(t.Now)
+		t.Now = time.Now()
 	}
-	deadline, last := w.moment(t.Deadline), int64(math.MaxInt64)
+	now, deadline, last := w.moment(t.Now), w.moment(t.Deadline), never
 	if !t.Last.IsZero() {
 		last = w.moment(t.Last)
 		deadline = min(deadline, last)
@@ -98,8 +92,7 @@ func (w *Watchdog) Keep(l *Lease, t Terms) {
 	defer sh.mu.Unlock()
 	sh.unlink(l)
 	l.kept, l.last, l.lost = now, last, 0
-	l.validity = max(0, int64(t.Validity))
-	l.class = classOf(l.validity)
+	l.validity = min(max(0, int64(t.Validity)), never/2) // so that no sum overflows
 	l.deadline.Store(deadline)
 	if !sh.closed {
 		sh.add(l, now, deadline)

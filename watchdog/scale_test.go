@@ -52,15 +52,13 @@ func TestShortLeasesCostNoTimer(t *testing.T) {
 		made, _ := wheels.counts()
 		require.Zero(t, made, "a wheel was made")
 		sh.mu.Lock()
-		require.Empty(t, sh.slots)
-		require.Empty(t, sh.deadlines)
+		require.Empty(t, sh.agenda)
 		sh.mu.Unlock()
 
 		r.keep(&l, 30*time.Second)
 		pass(time.Duration(2 * recentTime))
 		sh.mu.Lock()
-		require.Len(t, sh.slots, 1)
-		require.Len(t, sh.deadlines, 1)
+		require.Len(t, sh.agenda, 1)
 		sh.mu.Unlock()
 		made, _ = wheels.counts()
 		require.Equal(t, 1, made)
@@ -145,7 +143,7 @@ func loseAll(t *testing.T, cause Cause, reply func(context.Context, []*Lease) []
 	require.EqualValues(t, leases, lost.Load())
 	require.Empty(t, ownGoroutines())
 	for i := range w.shards {
-		require.LessOrEqual(t, cap(w.shards[i].deadlines), keptCapacity)
+		require.LessOrEqual(t, cap(w.shards[i].agenda), keptCapacity)
 	}
 	runtime.KeepAlive(all)
 	all = nil

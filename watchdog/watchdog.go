@@ -168,7 +168,6 @@ func newWatchdog(cfg Config, newWheel func() wheel) (*Watchdog, error) {
 	w.wheels.now, w.wheels.newWheel = w.now, newWheel
 	for i := range w.shards {
 		w.shards[i].w = w
-		w.shards[i].slots = make(map[slotKey]*slot)
 	}
 	return w, nil
 }
@@ -180,18 +179,17 @@ func (w *Watchdog) now() int64 { return int64(time.Since(w.base)) }
 func (w *Watchdog) moment(t time.Time) int64 { return max(1, int64(t.Sub(w.base))) }
 
 // Close stops renewing and declares no further losses. It ends the context of
-// the calls of Renew under way, and waits until the goroutines of the watchdog
-// and their calls of Renew and Expired have ended. It waits a second at most for
-// a wheel that hangs. Leases that are still armed keep their deadline: Valid and
-// Disarm go on by the clock. Further calls wait as the first one does. Renew and
-// Expired must not call Close.
+// the calls of Renew under way, and waits until all calls of Renew and Expired have
+// returned. It stops the wheel, but does not wait for that: a wheel may hang. Leases
+// that are still armed keep their deadline: Valid and Disarm go on by the clock.
+// Further calls wait as the first one does. Renew and Expired must not call Close.
 func (w *Watchdog) Close() {
 	w.closing.Do(func() {
 		for i := range w.shards {
 			w.shards[i].close()
 		}
 		w.cancel()
-		w.wheels.close()
+		w.wheels.rest(never)
 	})
 	w.work.Wait()
 }
