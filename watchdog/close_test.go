@@ -67,7 +67,7 @@ func TestDeadlineAfterClose(t *testing.T) {
 		deadline := time.Now().Add(time.Second)
 		r.w.Keep(&fixed, Terms{Deadline: deadline})
 		r.keep(&settled, 30*time.Second)
-		pass(500 * time.Millisecond) // longer than a lease is recent
+		pass(500 * time.Millisecond)
 		r.w.Keep(&renewed, Terms{Deadline: time.Now().Add(time.Minute), Validity: time.Minute})
 		r.w.Close()
 		require.True(t, fixed.Valid() && renewed.Valid() && settled.Valid())

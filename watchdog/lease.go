@@ -51,16 +51,13 @@ type Lease struct {
 
 	// The fields below are guarded by home.mu.
 
-	kept     int64  // moment of the last Keep
 	validity int64  // Terms.Validity
 	last     int64  // Terms.Last, or never
+	due      int64  // when the next renewal is due, if a renewal can move the deadline
+	pos      int    // 1 + index in the agenda; 0: not in it, as after Close
 	gen      uint64 // generation: changes with each Keep, Disarm and loss
-	inCall   uint64 // generation for which a call of Renew has this lease, 0: none
+	taken    uint64 // generation for which it waits for a call of Renew, or is in one; 0: none
 	lost     Cause  // 0: no loss has been declared since the last Keep
-
-	pos        int        // 1 + index in the agenda, 0: not in it
-	list       *leaseList // the list that has this lease, nil: none
-	prev, next *Lease
 }
 
 // Keep arms l. Keep of an armed lease replaces its terms, even if its deadline
@@ -90,21 +87,14 @@ func (w *Watchdog) Keep(l *Lease, t Terms) {
 
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	sh.unlink(l)
-	l.kept, l.last, l.lost = now, last, 0
+	l.gen++
+	l.last, l.lost = last, 0
 	l.validity = min(max(0, int64(t.Validity)), never/2) // so that no sum overflows
 	l.deadline.Store(deadline)
-	if !sh.closed {
-		sh.add(l, now, deadline)
+	if sh.closed {
+		return
 	}
-}
-
-// renewable reports whether a renewal can move the given deadline of l.
-func (l *Lease) renewable(deadline int64) bool { return l.validity > 0 && deadline < l.last }
-
-// firstDue returns when the first renewal after Keep is due.
-func (l *Lease) firstDue(deadline int64) int64 {
-	return l.kept + firstWait(deadline-l.kept, l.validity)
+	sh.plan(l, now, now+firstWait(deadline-now, l.validity))
 }
 
 // Valid reports whether l is armed and its deadline is in the future. It takes

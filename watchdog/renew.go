@@ -5,38 +5,37 @@ import (
 	"time"
 )
 
-// maxCalls bounds the calls of Renew that are under way for one class of one shard.
-// Leases that become due meanwhile go into the next batch, so a slow store gets fewer
-// and larger calls.
+// maxCalls bounds the calls of Renew that are under way for one class of one shard. Leases that become
+// due meanwhile go into the next batch, so a slow store gets fewer and larger calls.
 const maxCalls = 4
 
-// dueLeases has the leases of one class of one shard that wait for their renewal. The
-// shard's mutex guards it.
+// dueLeases has the leases of one class of one shard that wait for their renewal. The shard's mutex
+// guards it.
 type dueLeases struct {
 	sh      *shard
-	waiting leaseList
+	waiting []*Lease
 	calls   int // goroutines in run
 }
 
 // makeDue has l renewed by the next call. sh.mu is held.
 func (sh *shard) makeDue(l *Lease) {
-	if l.inCall != 0 {
-		return // of an earlier generation; apply plans the renewal when that call has ended
+	if l.taken != 0 {
+		return // for an earlier generation; when that is over its renewal is planned again
 	}
 	class := classOf(l.validity)
 	if sh.due[class] == nil {
 		sh.due[class] = &dueLeases{sh: sh}
 	}
-	sh.due[class].waiting.push(l)
+	l.taken = l.gen
+	sh.due[class].waiting = append(sh.due[class].waiting, l)
 }
 
-// start starts a goroutine for each batch that waits, up to maxCalls. The shard's mutex
-// is held.
+// start starts a goroutine for each batch that waits, up to maxCalls. The shard's mutex is held.
 func (q *dueLeases) start() {
 	if q == nil {
 		return
 	}
-	for n := q.waiting.n; n > 0 && q.calls < maxCalls; n -= q.sh.w.maxBatch {
+	for n := len(q.waiting); n > 0 && q.calls < maxCalls; n -= q.sh.w.cfg.MaxBatch {
 		q.calls++
 		q.sh.w.work.Go(q.run)
 	}
@@ -44,44 +43,57 @@ func (q *dueLeases) start() {
 
 // run calls Renew until no lease is waiting.
 func (q *dueLeases) run() {
-	var batch []*Lease
 	for {
-		var sent int64
-		var timeout time.Duration
-		if batch, sent, timeout = q.take(batch[:0]); len(batch) == 0 {
+		batch, sent, timeout := q.take()
+		if len(batch) == 0 {
 			return
 		}
 		ctx, cancel := context.WithTimeout(q.sh.w.ctx, timeout)
-		outcomes := q.sh.w.renew(ctx, batch)
+		outcomes := q.sh.w.cfg.Renew(ctx, batch)
 		cancel()
 		q.sh.apply(batch, outcomes, sent)
 	}
 }
 
-// take fills batch, and returns the moment before its call and the time for it. If the
-// batch stays empty the goroutine has to end.
-func (q *dueLeases) take(batch []*Lease) (_ []*Lease, sent int64, timeout time.Duration) {
-	w := q.sh.w
-	q.sh.mu.Lock()
-	defer q.sh.mu.Unlock()
-	// The clock is read before the call, because the store counts a renewed lease from a
-	// moment within the call.
-	sent = w.now()
-	bound, latest := w.timeout, int64(0)
-	for l := q.waiting.head; l != nil && len(batch) < w.maxBatch && !q.sh.closed; l = q.waiting.head {
-		q.waiting.remove(l)
+// take returns the next batch, the moment before its call, and the time for it. If the batch is empty
+// the goroutine has to end.
+func (q *dueLeases) take() (batch []*Lease, sent int64, timeout time.Duration) {
+	sh := q.sh
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	// The clock is read before the call, because the store counts a renewed lease from a moment within
+	// the call.
+	sent = sh.w.now()
+	bound, latest := int64(sh.w.cfg.Timeout), int64(0)
+	for len(q.waiting) > 0 && len(batch) < sh.w.cfg.MaxBatch && !sh.closed {
+		l := q.waiting[0]
+		q.waiting = q.waiting[1:]
 		d := l.deadline.Load()
-		if d <= sent {
-			continue // the timer is about to declare the loss
+		if l.taken != l.gen || d <= sent { // disarmed, armed again, or about to be lost
+			sh.giveBack(l, sent)
+			continue
 		}
-		l.inCall = l.gen
 		batch = append(batch, l)
 		bound, latest = min(bound, l.validity/4), max(latest, d)
+	}
+	if len(q.waiting) == 0 {
+		q.waiting = nil
 	}
 	if len(batch) == 0 {
 		q.calls--
 	}
 	return batch, sent, time.Duration(min(bound, latest-sent))
+}
+
+// giveBack ends what l was taken for, and reports whether that was its present generation. If not, its
+// renewal is planned again, because it may have become due meanwhile. sh.mu is held.
+func (sh *shard) giveBack(l *Lease, now int64) (present bool) {
+	present = l.taken == l.gen
+	l.taken = 0
+	if !present && l.pos != 0 {
+		sh.plan(l, now, l.due)
+	}
+	return present
 }
 
 // apply enters the outcomes of a call for batch that was sent at the given moment.
@@ -90,32 +102,23 @@ func (sh *shard) apply(batch []*Lease, outcomes []Outcome, sent int64) {
 	defer sh.mu.Unlock()
 	now := sh.w.now()
 	for i, l := range batch {
-		generation, outcome := l.inCall, Unknown
-		l.inCall = 0
+		outcome := Unknown
 		if i < len(outcomes) {
 			outcome = outcomes[i]
 		}
-		switch {
-		case sh.closed:
-		case generation == l.gen:
+		if sh.giveBack(l, now) && l.pos != 0 {
 			sh.applyOne(l, outcome, sent, now)
-		case l.pos != 0: // armed again, and perhaps due again meanwhile
-			sh.plan(l, now, l.firstDue(l.deadline.Load()))
 		}
-	}
-	if !sh.closed {
-		sh.wake(now)
 	}
 }
 
-// applyOne enters the outcome for l of a call that was sent at the given moment. sh.mu
-// is held.
+// applyOne enters the outcome for l of a call that was sent at the given moment. sh.mu is held.
 func (sh *shard) applyOne(l *Lease, outcome Outcome, sent, now int64) {
 	d := l.deadline.Load()
 	if d <= now {
-		// The timer is about to declare the loss. A confirmation that comes so late
-		// changes nothing, because the caller may have seen already that the lease is not
-		// valid. Neither does Lost, because the caller may have asked for the cause.
+		// The timer is about to declare the loss. A confirmation that comes so late changes nothing,
+		// because the caller may have seen already that the lease is not valid. Neither does Lost,
+		// because the caller may have asked for the cause.
 		return
 	}
 	if outcome == Lost {

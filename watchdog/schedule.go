@@ -17,9 +17,8 @@ const (
 	// span is how far ahead the wheel can hold an entry without an overflow wheel. The
 	// library can deadlock when buckets of an overflow wheel are used again.
 	span = tick * wheelSize
-	// longestEntry is the longest wait that the wheel is given; a longer one is given in
-	// parts. A wheel takes its last firing for the current time. So the sum of idleTime
-	// and longestEntry is less than span.
+	// longestEntry is the longest wait that the wheel is given. A wheel takes its last firing for the
+	// current time. So the sum of idleTime and longestEntry is less than span.
 	longestEntry = int64(span / 5)
 	// shortestEntry is the shortest wait that the wheel is given. It would answer shorter
 	// ones at once, and a failing renewal would be repeated without a pause.

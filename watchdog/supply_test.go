@@ -41,16 +41,14 @@ func TestRestAfterAFault(t *testing.T) {
 		r := newSupplyFixture()
 		require.True(t, r.submit(func() {}))
 		require.Equal(t, 1, r.made())
-		r.k.rest(pause)
+		r.k.stop(pause)
 		require.False(t, r.submit(func() {}), "no pause")
 		synctest.Wait()
 		r.at.Store(pause)
-		r.k.rest(2 * pause) // there is no wheel that could be at fault
+		r.k.stop(2 * pause) // there is no wheel that could be at fault
 		require.True(t, r.submit(func() {}))
 		require.Equal(t, 2, r.made())
-		r.k.rest(never)
-		r.at.Store(1000 * pause)
-		require.False(t, r.submit(func() {}), "closed")
+		r.k.stop(never)
 	})
 }
 
@@ -58,7 +56,7 @@ func TestRestAfterAFault(t *testing.T) {
 func TestEntriesKeepTheWheel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSupplyFixture()
-		defer r.k.rest(never)
+		defer r.k.stop(never)
 		fired := 0
 		for i := range 10 {
 			require.True(t, r.submit(func() { fired++ }))
@@ -76,14 +74,14 @@ func TestEntriesKeepTheWheel(t *testing.T) {
 func TestWheelWithAnEntryIsNotIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSupplyFixture()
-		defer r.k.rest(never)
+		defer r.k.stop(never)
 		defer r.wheels.unblock()
 		r.wheels.setup = faults["blocks"]
 		for range 2 { // the second entry waits for the first
 			require.True(t, r.submit(func() {}))
 			synctest.Wait()
 		}
-		r.k.stop(r.k.entries)
+		r.k.stop(0)
 		require.NotNil(t, r.k.entries)
 	})
 }
@@ -92,7 +90,7 @@ func TestWheelWithAnEntryIsNotIdle(t *testing.T) {
 func TestBlockedWheelTakesFewEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSupplyFixture()
-		defer r.k.rest(never)
+		defer r.k.stop(never)
 		defer r.wheels.unblock()
 		r.wheels.setup = faults["blocks"]
 		taken := 0
@@ -103,7 +101,7 @@ func TestBlockedWheelTakesFewEntries(t *testing.T) {
 			synctest.Wait()
 		}
 		require.Equal(t, maxQueued+1, taken)
-		r.k.rest(0)
+		r.k.stop(1)
 		synctest.Wait()
 		require.False(t, r.submit(func() {}), "a wheel that cannot be stopped is not replaced")
 	})

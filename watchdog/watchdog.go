@@ -107,10 +107,7 @@ type Config struct {
 // the last lease is disarmed it has no goroutine and no wheel. At most a standard
 // timer for each shard is left.
 type Watchdog struct {
-	renew    func(context.Context, []*Lease) []Outcome
-	expired  func(*Lease, Cause)
-	timeout  int64
-	maxBatch int
+	cfg Config
 
 	// base is the zero of every int64 moment in this package: nanoseconds on
 	// the monotonic clock. No code compares wall times.
@@ -156,10 +153,7 @@ func newWatchdog(cfg Config, newWheel func() wheel) (*Watchdog, error) {
 		cfg.MaxBatch = DefaultMaxBatch
 	}
 	w := &Watchdog{
-		renew:    cfg.Renew,
-		expired:  cfg.Expired,
-		timeout:  int64(cfg.Timeout),
-		maxBatch: cfg.MaxBatch,
+		cfg: cfg,
 		// A second before now, so that a deadline in the past can be more
 		// than 0, which means "not armed".
 		base: time.Now().Add(-time.Second),
@@ -189,7 +183,7 @@ func (w *Watchdog) Close() {
 			w.shards[i].close()
 		}
 		w.cancel()
-		w.wheels.rest(never)
+		w.wheels.stop(never)
 	})
 	w.work.Wait()
 }

@@ -49,7 +49,7 @@ type wheelSupply struct {
 	mu        sync.Mutex
 	entries   chan entry // to the goroutine of the wheel; nil: no wheel is in use
 	running   bool       // that goroutine, or the one before, has not ended
-	notBefore int64      // no wheel is made before; never after close
+	notBefore int64      // no wheel is made before
 }
 
 // entry is a function to be called at a moment.
@@ -80,9 +80,9 @@ func (k *wheelSupply) submit(at int64, f func()) bool {
 
 // run makes a wheel and gives it the entries until there are no more. No other
 // goroutine calls the wheel, because its methods may block.
-func (k *wheelSupply) run(entries chan entry) {
+func (k *wheelSupply) run(entries <-chan entry) {
 	w := k.newWheel()
-	idle := time.AfterFunc(idleTime, func() { k.stop(entries) })
+	idle := time.AfterFunc(idleTime, func() { k.stop(0) })
 	for e := range entries {
 		idle.Reset(idleTime)
 		w.AfterFunc(time.Duration(max(0, e.at-k.now())), e.f)
@@ -94,25 +94,13 @@ func (k *wheelSupply) run(entries chan entry) {
 	k.running = false
 }
 
-// stop stops the wheel with these entries, unless it has just been given one.
-func (k *wheelSupply) stop(entries chan entry) {
+// stop stops the wheel in use, and has no other one made before the given moment. A wheel that is
+// stopped because it is idle, with 0, goes on if it has just been given an entry.
+func (k *wheelSupply) stop(until int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.entries == entries && len(entries) == 0 {
-		close(entries)
-		k.entries = nil
-	}
-}
-
-// rest stops the wheel, and has no other one made before the given moment.
-func (k *wheelSupply) rest(until int64) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.entries != nil || until == never {
-		k.notBefore = until
-	}
-	if k.entries != nil {
+	if k.entries != nil && (until != 0 || len(k.entries) == 0) {
 		close(k.entries)
-		k.entries = nil
+		k.entries, k.notBefore = nil, until
 	}
 }
