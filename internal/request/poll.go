@@ -21,7 +21,6 @@ const (
 type polling struct {
 	then  func(Answer) // is called once, with a grant or a refusal; nil: the polling is over
 	timer *time.Timer  // fires at next
-	sent  time.Time    // sending of the last request
 	next  time.Time    // when to ask; zero: a request was sent, and its answer is not looked at yet
 	wish  time.Time    // when to ask by an event that came after the last sending; zero: none
 	until time.Time    // patience lasts at least until then; zero: no late request was sent since the last confirmed one
@@ -41,8 +40,9 @@ func (r *Request) Poll(answer Answer, then func(Answer)) {
 		r.mu.Unlock()
 		return // abandoned meanwhile
 	}
-	r.begin(now) // patience counts from here if no request was sent
-	p.sent = r.base
+	if r.base.IsZero() {
+		r.begin(now) // patience counts from here if no request was sent
+	}
 	r.poll = p
 	p.timer = time.AfterFunc(r.plan(answer, now), r.onTimer)
 	r.mu.Unlock()
@@ -74,10 +74,7 @@ func (r *Request) plan(a Answer, now time.Time) (wait time.Duration) {
 	case Queued:
 		p.pause.Reset()
 		p.until = time.Time{}
-		p.next = now.Add(max(min(a.Retry, r.config.WaitTTL/3), minSleep))
-		if !p.wish.IsZero() {
-			p.next = earlier(p.next, p.wish)
-		}
+		p.next = earlier(now.Add(max(min(a.Retry, r.config.WaitTTL/3), minSleep)), p.wish)
 	case Unknown:
 		p.next = now.Add(p.pause.Next())
 		if r.exhausted() {
@@ -127,7 +124,7 @@ func (r *Request) onTimer() {
 	case due.After(r.giveUp()) && (r.present || left <= 0):
 		p.until = due
 	}
-	p.sent, p.wish, p.next = now, time.Time{}, time.Time{}
+	p.wish, p.next = time.Time{}, time.Time{}
 	r.inFlight = true
 	r.mu.Unlock()
 	r.proceed(r.send(context.Background(), now, timeout))
@@ -170,7 +167,7 @@ func (r *Request) onEvent(e store.Event) {
 	wish := now
 	switch {
 	case e.Token <= r.told:
-		wish = p.sent.Add(askGap)
+		wish = r.sent.Add(askGap)
 	case r.config.Fixed || g.Deadline.Sub(now) < lease/3:
 	default:
 		r.phase, r.present = granted, true
@@ -178,9 +175,7 @@ func (r *Request) onEvent(e store.Event) {
 		r.finish(Answer{Outcome: Granted, Grant: g})
 		return
 	}
-	if p.wish.IsZero() || wish.Before(p.wish) {
-		p.wish = wish
-	}
+	p.wish = earlier(wish, p.wish)
 	if !p.next.IsZero() {
 		p.next = earlier(p.next, p.wish)
 		p.timer.Reset(p.next.Sub(now))
@@ -206,8 +201,9 @@ func (r *Request) Late() bool {
 	return r.poll != nil && !r.poll.until.IsZero()
 }
 
+// earlier returns the earlier of two times. A zero b is none.
 func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
+	if !b.IsZero() && b.Before(a) {
 		return b
 	}
 	return a

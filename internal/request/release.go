@@ -85,10 +85,9 @@ func (r *Request) markCleared() {
 //   - ErrUnavailable with the store's error: the release goes on in the background.
 func (r *Request) Release(stop <-chan struct{}) error {
 	r.mu.Lock()
-	r.phase = releasing
+	r.phase = abandoned // what a request gets that is under way now is released once more by unlock
 	ref := r.ref()
 	r.mu.Unlock()
-	defer r.released()
 	now := time.Now()
 	deadline := now.Add(r.config.Timeout)
 	pause := Backoff{Limit: r.config.Timeout / 10}
@@ -108,18 +107,6 @@ func (r *Request) Release(stop <-chan struct{}) error {
 			return Unavailable(err)
 		}
 		now = time.Now()
-	}
-}
-
-// released ends Release. What a request got that was under way meanwhile is
-// released once more, for it may have arrived when the id was not buried any more.
-func (r *Request) released() {
-	r.mu.Lock()
-	r.phase = abandoned
-	strayed := r.strayed
-	r.mu.Unlock()
-	if strayed {
-		r.sender.releaser.add(r, true)
 	}
 }
 
