@@ -55,8 +55,8 @@ type Lease struct {
 	last     int64  // Terms.Last, or never
 	due      int64  // when the next renewal is due, if a renewal can move the deadline
 	pos      int    // 1 + index in the agenda; 0: not in it, as after Close
-	gen      uint64 // generation: changes with each Keep, Disarm and loss
-	taken    uint64 // generation for which it waits for a call of Renew, or is in one; 0: none
+	gen      uint32 // generation: changes with each Keep, Disarm and loss
+	taken    uint32 // generation for which it waits for a call of Renew, or is in one; 0: none
 	lost     Cause  // 0: no loss has been declared since the last Keep
 }
 

@@ -27,14 +27,12 @@ type polling struct {
 	pause Backoff
 }
 
-// Poll goes on in the background from answer, which was Queued or Unknown, until
-// the request is granted or certainly refused. Then it calls then once, on a
-// goroutine of its own or of the store, unless Abandon was called before. An unknown
-// outcome is asked again under the same id with growing pauses, until nothing has
-// been confirmed for a whole TTL: that is a refusal with ErrUnavailable.
+// Poll goes on in the background from answer, which was Queued or Unknown, until the request is granted
+// or certainly refused. Then it calls then once, on a goroutine of its own or of the store, unless Abandon
+// was called before. An unknown outcome is asked again under the same id with growing pauses, until
+// nothing has been confirmed for a whole TTL: that is a refusal with ErrUnavailable.
 func (r *Request) Poll(answer Answer, then func(Answer)) {
 	now := time.Now()
-	p := &polling{then: then, pause: Backoff{Limit: min(time.Second, r.config.TTL/10)}}
 	r.mu.Lock()
 	if r.phase != asking {
 		r.mu.Unlock()
@@ -43,8 +41,8 @@ func (r *Request) Poll(answer Answer, then func(Answer)) {
 	if r.base.IsZero() {
 		r.begin(now) // patience counts from here if no request was sent
 	}
-	r.poll = p
-	p.timer = time.AfterFunc(r.plan(answer, now), r.onTimer)
+	r.poll = &polling{then: then, pause: Backoff{Limit: min(time.Second, r.config.TTL/10)}}
+	r.poll.timer = time.AfterFunc(r.plan(answer, now), r.onTimer)
 	r.mu.Unlock()
 	r.listen()
 }
@@ -65,8 +63,7 @@ func (r *Request) listen() {
 	}
 }
 
-// plan says when to ask again after an answer, and returns how long that is. r.mu is
-// locked.
+// plan says when to ask again after an answer, and returns how long that is. r.mu is locked.
 func (r *Request) plan(a Answer, now time.Time) (wait time.Duration) {
 	p := r.poll
 	p.next = now
@@ -92,8 +89,7 @@ func (r *Request) giveUp() time.Time {
 	return r.poll.until
 }
 
-// exhausted reports that the store is in trouble and another try would come too late.
-// r.mu is locked.
+// exhausted reports that the store is in trouble and another try would come too late. r.mu is locked.
 func (r *Request) exhausted() bool { return r.trouble() != nil && !r.poll.next.Before(r.giveUp()) }
 
 // onTimer sends the next request, or gives up.
@@ -103,7 +99,7 @@ func (r *Request) onTimer() {
 	r.mu.Lock()
 	p, now := r.poll, time.Now()
 	switch {
-	case r.phase != asking || p.then == nil || p.next.IsZero():
+	case p.then == nil || p.next.IsZero():
 		r.mu.Unlock()
 		return
 	case r.exhausted():
@@ -113,9 +109,8 @@ func (r *Request) onTimer() {
 		r.mu.Unlock()
 		return
 	}
-	// A request that is sent late, because the store wished it so or the process stood
-	// still, has a whole timeout for its answer, and what fails in that time is repeated.
-	// Another one ends when patience does.
+	// A request that is sent late, because the store wished it so or the process stood still, has a whole
+	// timeout for its answer, and what fails in that time is repeated. Another one ends when patience does.
 	timeout := min(r.config.Timeout, r.config.TTL)
 	due, left := now.Add(timeout), r.giveUp().Sub(now)
 	switch {
@@ -127,16 +122,10 @@ func (r *Request) onTimer() {
 	p.wish, p.next = time.Time{}, time.Time{}
 	r.inFlight = true
 	r.mu.Unlock()
-	r.proceed(r.send(context.Background(), now, timeout))
-}
-
-// proceed goes on after an answer in the background. An event may have granted the
-// request since, or Abandon have ended it.
-func (r *Request) proceed(a Answer) {
+	a := r.send(context.Background(), now, timeout)
 	r.mu.Lock()
-	p := r.poll
 	switch {
-	case p.then == nil:
+	case p.then == nil: // an event has granted the request, or Abandon has ended it
 		r.mu.Unlock()
 	case a.Outcome == Granted || a.Outcome == Refused:
 		r.finish(a)
@@ -158,7 +147,7 @@ func (r *Request) onEvent(e store.Event) {
 	defer r.sender.busy.Done()
 	r.mu.Lock()
 	p, now := r.poll, time.Now()
-	if r.phase != asking || p == nil || p.then == nil {
+	if p == nil || p.then == nil {
 		r.mu.Unlock()
 		return
 	}

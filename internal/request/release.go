@@ -7,27 +7,16 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// Abandon ends a request that nobody wants any more. If anything of the id may be
-// at the store it is released in the background, when the request under way has
-// been answered. Further answers and events change nothing.
-func (r *Request) Abandon() {
-	present, canRelease := r.abandon()
-	if canRelease {
-		r.clear(present)
-	}
-}
+// Abandon ends a request that nobody wants any more. If anything of the id may be at the store it is
+// released in the background, when the request under way has been answered. Further answers and events
+// change nothing.
+func (r *Request) Abandon() { r.abandon(true) }
 
-// AbandonLost is Abandon for a hold that was lost: the store drops it by itself
-// soon, so its release waits behind more urgent ones.
-func (r *Request) AbandonLost() {
-	if _, canRelease := r.abandon(); canRelease {
-		r.sender.releaser.add(r, false)
-	}
-}
+// AbandonLost is Abandon for a hold that was lost: the store drops it by itself soon, so its release
+// waits behind more urgent ones.
+func (r *Request) AbandonLost() { r.abandon(false) }
 
-// abandon reports whether anything may be at the store, and whether it can be
-// released now or only when the request under way has been answered.
-func (r *Request) abandon() (present, canRelease bool) {
+func (r *Request) abandon(urgent bool) {
 	r.mu.Lock()
 	wasAsking := r.phase == asking
 	r.phase = abandoned
@@ -36,20 +25,22 @@ func (r *Request) abandon() (present, canRelease bool) {
 		r.poll.then = nil
 		r.poll.timer.Stop()
 	}
-	// The request under way may still be granted. Its end does what is left to do then
-	// (see unlock), and knows what that is.
-	present, canRelease = r.present || r.unknown, !r.inFlight || !wasAsking
+	// The request under way may still be granted. Its end does what is left to do then (see unlock), and
+	// knows what that is.
+	present, canRelease := r.present || r.unknown, !r.inFlight || !wasAsking
 	r.mu.Unlock()
 	if polled {
 		r.sender.wakeups.remove(r)
 	}
-	return present, canRelease
+	if canRelease {
+		r.clear(present, urgent)
+	}
 }
 
 // clear has the store forget an abandoned request, if anything of it may be there.
-func (r *Request) clear(present bool) {
+func (r *Request) clear(present, urgent bool) {
 	if present {
-		r.sender.releaser.add(r, true)
+		r.sender.releaser.add(r, urgent)
 	} else {
 		r.markCleared()
 	}

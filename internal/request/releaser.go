@@ -40,7 +40,6 @@ type jobs struct {
 // job is one release.
 type job struct {
 	request *Request
-	ref     store.Ref
 	until   time.Time // by the lock model nothing of ref is alive after this
 	err     error     // of the last try
 	pause   Backoff   // before the next one, after the first
@@ -60,7 +59,7 @@ func (k *releaser) add(r *Request, urgent bool) {
 		life = max(life, 2*r.req.WaitTTL) // a place may be granted at its end
 	}
 	// A request that is still on its way may be applied as late as its timeout.
-	j := job{r, r.Ref(), time.Now().Add(r.config.Timeout + life), ErrUnavailable, Backoff{Limit: 200 * time.Millisecond}}
+	j := job{r, time.Now().Add(r.config.Timeout + life), ErrUnavailable, Backoff{Limit: 200 * time.Millisecond}}
 	k.mu.Lock()
 	k.open++
 	k.mu.Unlock()
@@ -94,11 +93,11 @@ func (k *releaser) work(q *jobs) {
 	for j, ok := k.take(q); ok; j, ok = k.take(q) {
 		if time.Now().After(j.until) {
 			k.sender.log.Warn("dlock: gave up releasing; the lease has run out by itself",
-				"name", j.ref.Name, "id", store.Short(j.ref.ID), "error", j.err)
+				"name", j.request.Name(), "id", store.Short(j.request.ID()), "error", j.err)
 			k.done(j)
 			continue
 		}
-		j.err = k.sender.release(j.ref, time.Now(), j.request.config.Timeout)
+		j.err = k.sender.release(j.request.Ref(), time.Now(), j.request.config.Timeout)
 		switch {
 		case errors.Is(j.err, store.ErrClosed):
 			// No call can succeed any more. The job stays counted as open, so that Close says so; the

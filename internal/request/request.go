@@ -172,7 +172,7 @@ func (r *Request) unlock() {
 	forgotten, present := r.phase == abandoned, r.present || r.unknown
 	r.mu.Unlock()
 	if forgotten {
-		r.clear(present)
+		r.clear(present, true)
 	}
 }
 
