@@ -88,7 +88,7 @@ func explain(err error, ended bool, sent time.Time) error {
 func silentSince(sent time.Time) error {
 	silent := time.Since(sent)
 	if silent > 10*time.Millisecond {
-		silent = silent.Truncate(time.Millisecond)
+		silent -= silent % time.Millisecond
 	}
 	return fmt.Errorf("%w within %v", errNoReply, silent)
 }

@@ -23,7 +23,7 @@ type polling struct {
 	timer *time.Timer  // fires at next
 	next  time.Time    // when to ask; zero: a request was sent, and its answer is not looked at yet
 	wish  time.Time    // when to ask by an event that came after the last sending; zero: none
-	until time.Time    // patience lasts at least until then; zero: no late request was sent since the last confirmed one
+	until time.Time    // patience lasts at least until then; zero: no request was sent since the last confirmed one
 	pause Backoff
 }
 
@@ -41,7 +41,7 @@ func (r *Request) Poll(answer Answer, then func(Answer)) {
 	if r.base.IsZero() {
 		r.begin(now) // patience counts from here if no request was sent
 	}
-	r.poll = &polling{then: then, pause: Backoff{Limit: min(time.Second, r.config.TTL/10)}}
+	r.poll = &polling{then: then, until: r.base.Add(r.timeout()), pause: Backoff{Limit: min(time.Second, r.config.TTL/10)}}
 	r.poll.timer = time.AfterFunc(r.plan(answer, now), r.onTimer)
 	r.mu.Unlock()
 	r.listen()
@@ -109,15 +109,13 @@ func (r *Request) onTimer() {
 		r.mu.Unlock()
 		return
 	}
-	// A request that is sent late, because the store wished it so or the process stood still, has a whole
-	// timeout for its answer, and what fails in that time is repeated. Another one ends when patience does.
-	timeout := min(r.config.Timeout, r.config.TTL)
-	due, left := now.Add(timeout), r.giveUp().Sub(now)
-	switch {
-	case r.trouble() != nil && left > 0:
+	// The first request after a confirmed one has a whole timeout for its answer, however late it is sent,
+	// and what fails in that time is repeated. So has one that is late because the process stood still.
+	timeout := r.timeout()
+	if left := r.giveUp().Sub(now); p.until.IsZero() || left <= 0 {
+		p.until = now.Add(timeout)
+	} else {
 		timeout = min(timeout, left)
-	case due.After(r.giveUp()) && (r.present || left <= 0):
-		p.until = due
 	}
 	p.wish, p.next = time.Time{}, time.Time{}
 	r.inFlight = true
@@ -187,7 +185,7 @@ func (r *Request) finish(a Answer) {
 func (r *Request) Late() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.poll != nil && !r.poll.until.IsZero()
+	return r.poll != nil && r.poll.until.After(r.base.Add(r.config.TTL))
 }
 
 // earlier returns the earlier of two times. A zero b is none.

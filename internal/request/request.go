@@ -132,8 +132,11 @@ func (r *Request) Sent() time.Time {
 // of ctx, and ends with ctx, the timeout or Close. If it is cut its outcome is
 // unknown. Errors of contexts are replaced: the caller looks at ctx itself.
 func (r *Request) Send(ctx context.Context) Answer {
-	return r.send(ctx, time.Now(), min(r.config.Timeout, r.config.TTL))
+	return r.send(ctx, time.Now(), r.timeout())
 }
+
+// timeout is the time for one call of the store. A later answer would come too late to be of use.
+func (r *Request) timeout() time.Duration { return min(r.config.Timeout, r.config.TTL) }
 
 func (r *Request) send(ctx context.Context, now time.Time, timeout time.Duration) Answer {
 	d := r.sender
