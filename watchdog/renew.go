@@ -9,56 +9,41 @@ import (
 // due meanwhile go into the next batch, so a slow store gets fewer and larger calls.
 const maxCalls = 4
 
-// dueLeases has the leases of one class of one shard that wait for their renewal. The shard's mutex
-// guards it.
+// dueLeases has the leases of one class of one shard that wait for their renewal. The shard's mutex guards
+// it.
 type dueLeases struct {
-	sh      *shard
 	waiting []*Lease
 	calls   int // goroutines in run
 }
 
-// makeDue has l renewed by the next call. sh.mu is held.
-func (sh *shard) makeDue(l *Lease) {
-	if l.taken != 0 {
-		return // for an earlier generation; when that is over its renewal is planned again
-	}
-	class := classOf(l.validity)
-	if sh.due[class] == nil {
-		sh.due[class] = &dueLeases{sh: sh}
-	}
-	l.taken = l.gen
-	sh.due[class].waiting = append(sh.due[class].waiting, l)
-}
-
-// start starts a goroutine for each batch that waits, up to maxCalls. The shard's mutex is held.
-func (q *dueLeases) start() {
-	if q == nil {
-		return
-	}
-	for n := len(q.waiting); n > 0 && q.calls < maxCalls; n -= q.sh.w.cfg.MaxBatch {
-		q.calls++
-		q.sh.w.work.Go(q.run)
+// startCalls starts a goroutine for each batch that waits, up to maxCalls. sh.mu is held.
+func (sh *shard) startCalls() {
+	for i := range sh.due {
+		q := &sh.due[i]
+		for n := len(q.waiting); n > 0 && q.calls < maxCalls; n -= sh.w.cfg.MaxBatch {
+			q.calls++
+			sh.w.work.Go(func() { sh.run(q) })
+		}
 	}
 }
 
 // run calls Renew until no lease is waiting.
-func (q *dueLeases) run() {
+func (sh *shard) run(q *dueLeases) {
 	for {
-		batch, sent, timeout := q.take()
+		batch, sent, timeout := sh.take(q)
 		if len(batch) == 0 {
 			return
 		}
-		ctx, cancel := context.WithTimeout(q.sh.w.ctx, timeout)
-		outcomes := q.sh.w.cfg.Renew(ctx, batch)
+		ctx, cancel := context.WithTimeout(sh.w.ctx, timeout)
+		outcomes := sh.w.cfg.Renew(ctx, batch)
 		cancel()
-		q.sh.apply(batch, outcomes, sent)
+		sh.apply(batch, outcomes, sent)
 	}
 }
 
 // take returns the next batch, the moment before its call, and the time for it. If the batch is empty
 // the goroutine has to end.
-func (q *dueLeases) take() (batch []*Lease, sent int64, timeout time.Duration) {
-	sh := q.sh
+func (sh *shard) take(q *dueLeases) (batch []*Lease, sent int64, timeout time.Duration) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	// The clock is read before the call, because the store counts a renewed lease from a moment within

@@ -14,7 +14,7 @@ type shard struct {
 	mu        sync.Mutex
 	closed    bool
 	agenda    agenda // the armed leases
-	due       [classes]*dueLeases
+	due       [classes]dueLeases
 	losses    []loss // declared, not reported yet
 	reporting bool   // a goroutine runs report
 
@@ -97,14 +97,16 @@ func (sh *shard) look(entry int64) {
 			sh.lose(l, l.passed(d))
 		} else if at < d && at <= now+early {
 			sh.agenda.set(l, d)
-			sh.makeDue(l)
+			if l.taken == 0 { // else for an earlier generation: its renewal is planned again after that
+				l.taken = l.gen
+				q := &sh.due[classOf(l.validity)]
+				q.waiting = append(q.waiting, l)
+			}
 		} else {
 			break
 		}
 	}
-	for _, q := range sh.due {
-		q.start()
-	}
+	sh.startCalls()
 	sh.timerAt = 0
 	sh.wake(now)
 }

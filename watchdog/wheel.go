@@ -47,15 +47,9 @@ type wheelSupply struct {
 	newWheel func() wheel
 
 	mu        sync.Mutex
-	entries   chan entry // to the goroutine of the wheel; nil: no wheel is in use
-	running   bool       // that goroutine, or the one before, has not ended
-	notBefore int64      // no wheel is made before
-}
-
-// entry is a function to be called at a moment.
-type entry struct {
-	at int64
-	f  func()
+	entries   chan func(wheel) // to the goroutine of the wheel; nil: no wheel is in use
+	running   bool             // that goroutine, or the one before, has not ended
+	notBefore int64            // no wheel is made before
 }
 
 // submit has a wheel call f at the given moment. It returns false if there is no wheel
@@ -67,11 +61,11 @@ func (k *wheelSupply) submit(at int64, f func()) bool {
 		if k.running || k.now() < k.notBefore {
 			return false
 		}
-		k.entries, k.running = make(chan entry, maxQueued), true
+		k.entries, k.running = make(chan func(wheel), maxQueued), true
 		go k.run(k.entries)
 	}
 	select {
-	case k.entries <- entry{at, f}:
+	case k.entries <- func(w wheel) { w.AfterFunc(time.Duration(max(0, at-k.now())), f) }:
 		return true
 	default:
 		return false
@@ -80,12 +74,12 @@ func (k *wheelSupply) submit(at int64, f func()) bool {
 
 // run makes a wheel and gives it the entries until there are no more. No other
 // goroutine calls the wheel, because its methods may block.
-func (k *wheelSupply) run(entries <-chan entry) {
+func (k *wheelSupply) run(entries <-chan func(wheel)) {
 	w := k.newWheel()
 	idle := time.AfterFunc(idleTime, func() { k.stop(0) })
-	for e := range entries {
+	for enter := range entries {
 		idle.Reset(idleTime)
-		w.AfterFunc(time.Duration(max(0, e.at-k.now())), e.f)
+		enter(w)
 	}
 	idle.Stop()
 	w.Stop()
