@@ -76,9 +76,10 @@ func (r *Request) markCleared() {
 //   - ErrUnavailable with the store's error: the release goes on in the background.
 func (r *Request) Release(stop <-chan struct{}) error {
 	r.mu.Lock()
-	r.phase = abandoned // what a request gets that is under way now is released once more by unlock
-	ref := r.ref()
+	r.phase = releasing
+	ref, underWay := r.ref(), r.inFlight
 	r.mu.Unlock()
+	defer r.released(underWay)
 	now := time.Now()
 	deadline := now.Add(r.config.Timeout)
 	pause := Backoff{Limit: r.config.Timeout / 10}
@@ -98,6 +99,18 @@ func (r *Request) Release(stop <-chan struct{}) error {
 			return Unavailable(err)
 		}
 		now = time.Now()
+	}
+}
+
+// released ends Release. What a request got that was under way is released once more, because it may have
+// arrived when the id was not buried any more. Not earlier: the first release would find the hold gone.
+func (r *Request) released(underWay bool) {
+	r.mu.Lock()
+	r.phase = abandoned
+	answered := underWay && !r.inFlight
+	r.mu.Unlock()
+	if answered {
+		r.sender.releaser.add(r, true)
 	}
 }
 

@@ -66,7 +66,8 @@ type phase uint8
 const (
 	asking    phase = iota
 	granted         // it is a hold; late replies add nothing
-	abandoned       // nobody wants it any more: it is released
+	releasing       // it is a hold that is being released
+	abandoned       // nobody wants it any more
 )
 
 // Outcome is what one request came to.
