@@ -62,6 +62,7 @@ func (a agenda) place(i int, e agendaEntry) {
 	}
 }
 
+// put has e at the index i.
 func (a agenda) put(i int, e agendaEntry) {
 	a[i] = e
 	e.l.pos = i + 1

@@ -135,6 +135,7 @@ func New(cfg Config) (*Watchdog, error) {
 	return newWatchdog(cfg, newTimingWheel)
 }
 
+// newWatchdog is New with wheels of a test.
 func newWatchdog(cfg Config, newWheel func() wheel) (*Watchdog, error) {
 	switch {
 	case cfg.Renew == nil:

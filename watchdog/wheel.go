@@ -19,12 +19,14 @@ type wheel interface {
 // timingWheel is the wheel of the library.
 type timingWheel struct{ *timingwheel.TimingWheel }
 
+// newTimingWheel starts a wheel, which has two goroutines.
 func newTimingWheel() wheel {
 	tw := timingwheel.NewTimingWheel(tick, wheelSize)
 	tw.Start()
 	return timingWheel{tw}
 }
 
+// AfterFunc has f called once, on a goroutine of its own, when d has passed on the wall clock.
 func (t timingWheel) AfterFunc(d time.Duration, f func()) { t.TimingWheel.AfterFunc(d, f) }
 
 const (

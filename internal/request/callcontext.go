@@ -20,6 +20,7 @@ type callContext struct {
 	over   bool // the call has returned
 }
 
+// Deadline is the earlier one of the caller's and the call's.
 func (c *callContext) Deadline() (time.Time, bool) {
 	if d, ok := c.Context.Deadline(); ok && d.Before(c.at) {
 		return d, true
@@ -27,6 +28,7 @@ func (c *callContext) Deadline() (time.Time, bool) {
 	return c.at, true
 }
 
+// Err does without the timer, if the store has not asked for Done.
 func (c *callContext) Err() error {
 	c.mu.Lock()
 	merged := c.merged
@@ -44,11 +46,13 @@ func (c *callContext) Err() error {
 	return nil
 }
 
+// Done makes the timer.
 func (c *callContext) Done() <-chan struct{} { return c.merge().Done() }
 
 // AfterFunc lets the context package derive contexts without a goroutine.
 func (c *callContext) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(c.merge(), f) }
 
+// merge returns a context that ends with the caller's, at the deadline or with base.
 func (c *callContext) merge() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -38,10 +38,9 @@ func (c *Counter) Wait(deadline time.Time) bool {
 	idle := make(chan struct{}, 1)
 	c.idle.Store(&idle) // before n is read: the last Done sees it, or is seen
 	for c.n.Load() > 0 {
-		if !sleep(time.Until(deadline), idle, nil) {
-			continue
+		if sleep(time.Until(deadline), idle, nil) {
+			return c.n.Load() == 0
 		}
-		return c.n.Load() == 0
 	}
 	return true
 }

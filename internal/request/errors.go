@@ -62,7 +62,10 @@ type certainError struct {
 	sentinel error
 }
 
+// Error returns the text of the store.
 func (e *certainError) Error() string { return e.text }
+
+// Unwrap returns the sentinel alone.
 func (e *certainError) Unwrap() error { return e.sentinel }
 
 // explain replaces the error of a context of our own by what it means, so that a context's error always

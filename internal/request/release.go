@@ -16,6 +16,7 @@ func (r *Request) Abandon() { r.abandon(true) }
 // waits behind more urgent ones.
 func (r *Request) AbandonLost() { r.abandon(false) }
 
+// abandon ends the request, and releases what it may have at the store.
 func (r *Request) abandon(urgent bool) {
 	r.mu.Lock()
 	wasAsking := r.phase == asking
@@ -58,6 +59,7 @@ func (r *Request) Cleared() <-chan struct{} {
 	return r.cleared
 }
 
+// markCleared closes the channel of Cleared.
 func (r *Request) markCleared() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,10 +78,13 @@ func (r *Request) markCleared() {
 //   - ErrUnavailable with the store's error: the release goes on in the background.
 func (r *Request) Release(stop <-chan struct{}) error {
 	r.mu.Lock()
-	r.phase = releasing
-	ref, underWay := r.ref(), r.inFlight
+	ref := r.ref()
+	r.phase = abandoned
+	if r.inFlight {
+		r.phase = releasing
+		defer r.released()
+	}
 	r.mu.Unlock()
-	defer r.released(underWay)
 	now := time.Now()
 	deadline := now.Add(r.config.Timeout)
 	pause := Backoff{Limit: r.config.Timeout / 10}
@@ -102,12 +107,13 @@ func (r *Request) Release(stop <-chan struct{}) error {
 	}
 }
 
-// released ends Release. What a request got that was under way is released once more, because it may have
-// arrived when the id was not buried any more. Not earlier: the first release would find the hold gone.
-func (r *Request) released(underWay bool) {
+// released ends a Release during which a request was under way. What that got is released once more,
+// because it may have arrived when the id was not buried any more. Not earlier: the first release would
+// find the hold gone.
+func (r *Request) released() {
 	r.mu.Lock()
 	r.phase = abandoned
-	answered := underWay && !r.inFlight
+	answered := !r.inFlight // else unlock sees to it
 	r.mu.Unlock()
 	if answered {
 		r.sender.releaser.add(r, true)

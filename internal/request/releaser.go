@@ -114,6 +114,7 @@ func (k *releaser) work(q *jobs) {
 	}
 }
 
+// done ends a job.
 func (k *releaser) done(j job) {
 	k.mu.Lock()
 	k.open--

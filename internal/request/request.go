@@ -139,6 +139,7 @@ func (r *Request) Send(ctx context.Context) Answer {
 // timeout is the time for one call of the store. A later answer would come too late to be of use.
 func (r *Request) timeout() time.Duration { return min(r.config.Timeout, r.config.TTL) }
 
+// send asks the store once. now is the moment before, from which a grant counts.
 func (r *Request) send(ctx context.Context, now time.Time, timeout time.Duration) Answer {
 	d := r.sender
 	r.mu.Lock()

@@ -36,6 +36,7 @@ func (w *wakeups) enter(r *Request) (missed store.Event) {
 	return missed
 }
 
+// remove has r get no more events.
 func (w *wakeups) remove(r *Request) { w.requests.Delete(r.req.ID) }
 
 // Listening returns how many requests in the background wait for events.
