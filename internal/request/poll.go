@@ -21,6 +21,7 @@ const (
 type polling struct {
 	then  func(Answer) // is called once, with a grant or a refusal; nil: the polling is over
 	timer *time.Timer  // fires at next
+	sent  time.Time    // sending of the last request
 	next  time.Time    // when to ask; zero: a request was sent, and its answer is not looked at yet
 	wish  time.Time    // when to ask by an event that came after the last sending; zero: none
 	until time.Time    // patience lasts at least until then; zero: no request was sent since the last confirmed one
@@ -38,10 +39,8 @@ func (r *Request) Poll(answer Answer, then func(Answer)) {
 		r.mu.Unlock()
 		return // abandoned meanwhile
 	}
-	if r.base.IsZero() {
-		r.begin(now) // patience counts from here if no request was sent
-	}
-	r.poll = &polling{then: then, until: r.base.Add(r.timeout()), pause: Backoff{Limit: min(time.Second, r.config.TTL/10)}}
+	r.begin(now) // patience counts from here if no request was sent
+	r.poll = &polling{then: then, sent: r.base, until: r.base.Add(r.timeout()), pause: Backoff{Limit: min(time.Second, r.config.TTL/10)}}
 	r.poll.timer = time.AfterFunc(r.plan(answer, now), r.onTimer)
 	r.mu.Unlock()
 	r.listen()
@@ -117,7 +116,7 @@ func (r *Request) onTimer() {
 	} else {
 		timeout = min(timeout, left)
 	}
-	p.wish, p.next = time.Time{}, time.Time{}
+	p.sent, p.wish, p.next = now, time.Time{}, time.Time{}
 	r.inFlight = true
 	r.mu.Unlock()
 	a := r.send(context.Background(), now, timeout)
@@ -154,7 +153,7 @@ func (r *Request) onEvent(e store.Event) {
 	wish := now
 	switch {
 	case e.Token <= r.told:
-		wish = r.sent.Add(askGap)
+		wish = p.sent.Add(askGap)
 	case r.config.Fixed || g.Deadline.Sub(now) < lease/3:
 	default:
 		r.phase, r.present = granted, true

@@ -53,7 +53,6 @@ type Request struct {
 	present  bool          // some request of the id was queued or granted
 	resets   uint64        // of the wakeups, before the first request was sent
 	told     uint64        // last token that a confirmed answer told
-	sent     time.Time     // sending of the last request
 	base     time.Time     // sending of the last confirmed request; before any, of the first
 	said     *Standing     // what the last answers said; nil if nothing
 	cleared  chan struct{} // see Cleared
@@ -162,9 +161,8 @@ func (r *Request) send(ctx context.Context, now time.Time, timeout time.Duration
 	return r.note(g, err, now)
 }
 
-// begin notes when a request is sent. r.mu is locked.
+// begin notes when the first request is sent. r.mu is locked.
 func (r *Request) begin(now time.Time) {
-	r.sent = now
 	if r.base.IsZero() {
 		r.base = now
 		r.resets = r.sender.wakeups.resets.Load()

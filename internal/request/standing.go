@@ -67,8 +67,12 @@ func (r *Request) Standing() (st Standing) {
 	if r.said != nil {
 		st = *r.said
 	}
-	if r.inFlight && (!r.present || time.Since(r.sent) >= r.config.Timeout/4) {
-		st.add(silentSince(r.sent))
+	sent := r.base
+	if r.poll != nil {
+		sent = r.poll.sent
+	}
+	if r.inFlight && (!r.present || time.Since(sent) >= r.config.Timeout/4) {
+		st.add(silentSince(sent))
 	}
 	return st
 }
