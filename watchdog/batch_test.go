@@ -17,7 +17,7 @@ func TestManyLeasesAreCheap(t *testing.T) {
 		defer r.w.Close()
 		var calls, renewed int
 		var mu sync.Mutex
-		r.w.renew = func(_ context.Context, batch []*Lease) []Outcome {
+		r.w.cfg.Renew = func(_ context.Context, batch []*Lease) []Outcome {
 			mu.Lock()
 			defer mu.Unlock()
 			calls++

@@ -56,9 +56,6 @@ func BenchmarkKeepDisarm(b *testing.B) {
 				d := validity + time.Duration(i-n/2)*validity/time.Duration(8*n)
 				w.Keep(&leases[i], Terms{Deadline: time.Now().Add(d), Validity: validity})
 			}
-			for i := range w.shards {
-				waitSettled(&w.shards[i])
-			}
 			keepDisarm(b, w)
 		})
 	}
@@ -89,16 +86,6 @@ func keepDisarm(b *testing.B, w *Watchdog) {
 		if !l.Disarm() {
 			b.Fatal("not armed")
 		}
-	}
-}
-
-// waitSettled waits until no lease of sh is recent.
-func waitSettled(sh *shard) {
-	for settled := false; !settled; {
-		sh.mu.Lock()
-		settled = sh.recent.head == nil
-		sh.mu.Unlock()
-		runtime.Gosched()
 	}
 }
 

@@ -1,7 +1,6 @@
 package watchdog
 
 import (
-	"math"
 	"sync/atomic"
 	"time"
 )
@@ -52,18 +51,13 @@ type Lease struct {
 
 	// The fields below are guarded by home.mu.
 
-	kept     int64  // moment of the last Keep
 	validity int64  // Terms.Validity
-	last     int64  // Terms.Last, or math.MaxInt64
-	gen      uint64 // generation: changes with each Keep, Disarm and loss
-	pos      int    // 1 + index in the heap of deadlines, 0: not in it
-
-	list       *leaseList // the list that has this lease, nil: none
-	prev, next *Lease
-	class      uint8
-	lost       Cause // 0: no loss has been declared since the last Keep
-	busy       bool  // a call of Renew has this lease
-	again      bool  // became due while a call of an earlier generation had it
+	last     int64  // Terms.Last, or never
+	due      int64  // when the next renewal is due, if a renewal can move the deadline
+	pos      int    // 1 + index in the agenda; 0: not in it, as after Close
+	gen      uint32 // generation: changes with each Keep, Disarm and loss
+	taken    uint32 // generation for which it waits for a call of Renew, or is in one; 0: none
+	lost     Cause  // 0: no loss has been declared since the last Keep
 }
 
 // Keep arms l. Keep of an armed lease replaces its terms, even if its deadline
@@ -82,13 +76,10 @@ func (w *Watchdog) Keep(l *Lease, t Terms) {
 	if sh.w != w {
 		panic("watchdog: lease belongs to another watchdog")
 	}
-	var now int64
 	if t.Now.IsZero() {
-		now = w.now()
-	} else {
-		now = w.moment(t.Now)
+		t.Now = time.Now()
 	}
-	deadline, last := w.moment(t.Deadline), int64(math.MaxInt64)
+	now, deadline, last := w.moment(t.Now), w.moment(t.Deadline), never
 	if !t.Last.IsZero() {
 		last = w.moment(t.Last)
 		deadline = min(deadline, last)
@@ -96,22 +87,14 @@ func (w *Watchdog) Keep(l *Lease, t Terms) {
 
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	sh.unlink(l)
-	l.kept, l.last, l.lost = now, last, 0
-	l.validity = max(0, int64(t.Validity))
-	l.class = classOf(l.validity)
+	l.gen++
+	l.last, l.lost = last, 0
+	l.validity = min(max(0, int64(t.Validity)), never/2) // so that no sum overflows
 	l.deadline.Store(deadline)
-	if !sh.closed {
-		sh.add(l, now, deadline)
+	if sh.closed {
+		return
 	}
-}
-
-// renewable reports whether a renewal can move the given deadline of l.
-func (l *Lease) renewable(deadline int64) bool { return l.validity > 0 && deadline < l.last }
-
-// firstDue returns when the first renewal after Keep is due.
-func (l *Lease) firstDue(deadline int64) int64 {
-	return l.kept + firstWait(deadline-l.kept, l.validity)
+	sh.plan(l, now, now+firstWait(deadline-now, l.validity))
 }
 
 // Valid reports whether l is armed and its deadline is in the future. It takes

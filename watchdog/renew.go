@@ -5,133 +5,105 @@ import (
 	"time"
 )
 
-// maxCalls bounds the calls of Renew that are under way for one class of one
-// shard. Leases that become due meanwhile go into the next batch, so a slow
-// store gets fewer and larger calls.
+// maxCalls bounds the calls of Renew that are under way for one class of one shard. Leases that become
+// due meanwhile go into the next batch, so a slow store gets fewer and larger calls.
 const maxCalls = 4
 
-// dueLeases has the leases of one class of one shard that wait for their
-// renewal, and counts the goroutines that renew them. The shard's mutex guards
+// dueLeases has the leases of one class of one shard that wait for their renewal. The shard's mutex guards
 // it.
 type dueLeases struct {
-	sh       *shard
-	waiting  leaseList
-	calls    int // goroutines in run
-	starting int // goroutines in run that have not taken a batch yet
+	waiting []*Lease
+	calls   int // goroutines in run
 }
 
-// makeDue has l renewed as soon as a call is free. sh.mu is held.
-func (sh *shard) makeDue(l *Lease) {
-	if l.busy {
-		// A call of an earlier generation has l. When it ends, it calls
-		// makeDue.
-		l.again = true
-		return
+// startCalls starts a goroutine for each batch that waits, up to maxCalls. sh.mu is held.
+func (sh *shard) startCalls() {
+	for i := range sh.due {
+		q := &sh.due[i]
+		for n := len(q.waiting); n > 0 && q.calls < maxCalls; n -= sh.w.cfg.MaxBatch {
+			q.calls++
+			sh.w.work.Go(func() { sh.run(q) })
+		}
 	}
-	q := sh.due[l.class]
-	if q == nil {
-		q = &dueLeases{sh: sh}
-		sh.due[l.class] = q
-	}
-	q.waiting.push(l)
-	if q.calls < maxCalls && q.waiting.n > q.starting*sh.w.maxBatch {
-		q.calls++
-		q.starting++
-		sh.w.work.Add(1)
-		go q.run()
-	}
-}
-
-// call is one call of Renew.
-type call struct {
-	batch   []*Lease
-	gens    []uint64 // the generations of batch
-	sent    int64
-	timeout int64
 }
 
 // run calls Renew until no lease is waiting.
-func (q *dueLeases) run() {
-	defer q.sh.w.work.Done()
-	var c call
-	for q.take(&c, true); len(c.batch) > 0; q.take(&c, false) {
-		ctx, cancel := context.WithTimeout(q.sh.w.ctx, time.Duration(c.timeout))
-		outcomes := q.sh.w.renew(ctx, c.batch)
+func (sh *shard) run(q *dueLeases) {
+	for {
+		batch, sent, timeout := sh.take(q)
+		if len(batch) == 0 {
+			return
+		}
+		ctx, cancel := context.WithTimeout(sh.w.ctx, timeout)
+		outcomes := sh.w.cfg.Renew(ctx, batch)
 		cancel()
-		q.apply(&c, outcomes)
+		sh.apply(batch, outcomes, sent)
 	}
 }
 
-// take fills c. An empty batch means that no lease is waiting; the goroutine has
-// to end, because makeDue does not count on it any more.
-func (q *dueLeases) take(c *call, first bool) {
-	sh := q.sh
+// take returns the next batch, the moment before its call, and the time for it. If the batch is empty
+// the goroutine has to end.
+func (sh *shard) take(q *dueLeases) (batch []*Lease, sent int64, timeout time.Duration) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if first {
-		q.starting--
-	}
-	c.batch, c.gens = c.batch[:0], c.gens[:0]
-	// The clock is read before the call, because the store counts a renewed
-	// lease from a moment within the call.
-	c.sent = sh.w.now()
-	c.timeout = sh.w.timeout
-	var latest int64
-	for len(c.batch) < sh.w.maxBatch && !sh.closed {
-		l := q.waiting.pop()
-		if l == nil {
-			break
-		}
+	// The clock is read before the call, because the store counts a renewed lease from a moment within
+	// the call.
+	sent = sh.w.now()
+	bound, latest := int64(sh.w.cfg.Timeout), int64(0)
+	for len(q.waiting) > 0 && len(batch) < sh.w.cfg.MaxBatch && !sh.closed {
+		l := q.waiting[0]
+		q.waiting = q.waiting[1:]
 		d := l.deadline.Load()
-		if d <= c.sent {
-			continue // the timer is about to declare the loss
+		if l.taken != l.gen || d <= sent { // disarmed, armed again, or about to be lost
+			sh.giveBack(l, sent)
+			continue
 		}
-		l.busy = true
-		c.batch = append(c.batch, l)
-		c.gens = append(c.gens, l.gen)
-		c.timeout = min(c.timeout, l.validity/4)
-		latest = max(latest, d)
+		batch = append(batch, l)
+		bound, latest = min(bound, l.validity/4), max(latest, d)
 	}
-	if len(c.batch) == 0 {
+	if len(q.waiting) == 0 {
+		q.waiting = nil
+	}
+	if len(batch) == 0 {
 		q.calls--
-		return
 	}
-	c.timeout = min(c.timeout, latest-c.sent)
+	return batch, sent, time.Duration(min(bound, latest-sent))
 }
 
-// apply enters the outcomes of c.
-func (q *dueLeases) apply(c *call, outcomes []Outcome) {
-	sh := q.sh
+// giveBack ends what l was taken for, and reports whether that was its present generation. If not, its
+// renewal is planned again, because it may have become due meanwhile. sh.mu is held.
+func (sh *shard) giveBack(l *Lease, now int64) (present bool) {
+	present = l.taken == l.gen
+	l.taken = 0
+	if !present && l.pos != 0 {
+		sh.plan(l, now, l.due)
+	}
+	return present
+}
+
+// apply enters the outcomes of a call for batch that was sent at the given moment.
+func (sh *shard) apply(batch []*Lease, outcomes []Outcome, sent int64) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	now := sh.w.now()
-	for i, l := range c.batch {
-		l.busy = false
-		switch {
-		case sh.closed:
-		case l.gen != c.gens[i]:
-			// The outcome is about an earlier generation.
-			if l.again {
-				l.again = false
-				sh.makeDue(l)
-			}
-		case i < len(outcomes):
-			sh.applyOne(l, outcomes[i], c.sent, now)
-		default:
-			sh.applyOne(l, Unknown, c.sent, now)
+	for i, l := range batch {
+		outcome := Unknown
+		if i < len(outcomes) {
+			outcome = outcomes[i]
+		}
+		if sh.giveBack(l, now) && l.pos != 0 {
+			sh.applyOne(l, outcome, sent, now)
 		}
 	}
 }
 
-// applyOne enters the outcome for l of a call that was sent at the given moment.
-// sh.mu is held.
+// applyOne enters the outcome for l of a call that was sent at the given moment. sh.mu is held.
 func (sh *shard) applyOne(l *Lease, outcome Outcome, sent, now int64) {
 	d := l.deadline.Load()
 	if d <= now {
-		// The timer is about to declare the loss. A confirmation that comes
-		// so late changes nothing, because the caller may have seen already
-		// that the lease is not valid. Neither does Lost, because the caller
-		// may have asked for the cause.
+		// The timer is about to declare the loss. A confirmation that comes so late changes nothing,
+		// because the caller may have seen already that the lease is not valid. Neither does Lost,
+		// because the caller may have asked for the cause.
 		return
 	}
 	if outcome == Lost {
@@ -140,13 +112,11 @@ func (sh *shard) applyOne(l *Lease, outcome Outcome, sent, now int64) {
 	}
 	due := now + retryWait(d-now, l.validity)
 	if outcome == Renewed {
-		if n := min(addSaturated(sent, l.validity), l.last); n > d {
-			l.deadline.Store(n) // the heap keeps the earlier key
+		if n := min(sent+l.validity, l.last); n > d {
+			l.deadline.Store(n)
 			d = n
 		}
 		due = d - (l.validity - l.validity/3)
 	}
-	if l.renewable(d) && due < d {
-		sh.schedule(l, now, due)
-	}
+	sh.plan(l, now, due)
 }

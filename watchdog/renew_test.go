@@ -141,7 +141,7 @@ func TestFault67WithoutTheTimer(t *testing.T) {
 			require.True(t, l.Deadline().Equal(deadline))
 			require.False(t, l.Disarm())
 			require.Empty(t, r.lost())
-			sh.onTimer()
+			sh.look(0)
 			synctest.Wait()
 			require.Equal(t, []lossSeen{{&l, DeadlinePassed, time.Now()}}, r.lost(), "not the cause that the caller saw")
 		})

@@ -6,46 +6,44 @@ import (
 	"time"
 )
 
-// This file has the arithmetic that chooses the moments of renewal. Moments and
-// waits are in nanoseconds; no function here reads a clock.
+// This file has the arithmetic that chooses the moments of renewal. Moments and waits
+// are in nanoseconds; no function here reads a clock.
 
 const (
+	never = int64(math.MaxInt64)
+
 	tick      = 5 * time.Millisecond
 	wheelSize = 2048
-	// span is how far ahead the wheel can hold an entry without an overflow
-	// wheel. The library can deadlock when buckets of an overflow wheel are
-	// used again.
+	// span is how far ahead the wheel can hold an entry without an overflow wheel. The
+	// library can deadlock when buckets of an overflow wheel are used again.
 	span = tick * wheelSize
-	// longestEntry is the longest wait that the wheel is given. A slot that
-	// has longer to wait is given to the wheel again when the entry fires. The
-	// sum of stale and twice longestEntry is less than span.
+	// longestEntry is the longest wait that the wheel is given. A wheel takes its last firing for the
+	// current time. So the sum of idleTime and longestEntry is less than span.
 	longestEntry = int64(span / 5)
-	// earliness is how much too early a good wheel may fire: it rounds down
-	// to its tick once and to milliseconds twice.
-	earliness = int64(2 * tick)
-	// shortestEntry is the shortest wait that the wheel is given. The wheel
-	// would answer shorter waits at once, and a failing renewal would be
-	// repeated without a pause. Shorter waits go to the standard timer.
+	// shortestEntry is the shortest wait that the wheel is given. It would answer shorter
+	// ones at once, and a failing renewal would be repeated without a pause.
 	shortestEntry = int64(4 * tick)
-
-	minRetry = int64(time.Millisecond)
-	minGrace = int64(10 * time.Millisecond)
-	maxGrace = int64(time.Second)
+	// earliness is how much too early a good wheel may fire: it rounds down to its tick
+	// once and to milliseconds twice.
+	earliness = int64(2 * tick)
+	// lateness is how much too late a good wheel may fire. A process that stood still for
+	// longer has its wheel replaced, which does no harm.
+	lateness = int64(time.Second)
 )
 
-// classOf returns the class of a validity; within a class, validities differ by
-// less than a factor of two. Leases of different classes share no slot, no batch
-// and no bound on calls, so that calls for long leases, which may hang for long,
-// do not delay the renewal of short ones.
-func classOf(validity int64) uint8 { return uint8(bits.Len64(uint64(validity))) }
+// classOf returns the class of a validity; within a class, validities differ by less
+// than a factor of two. Leases of different classes share no batch and no bound on
+// calls, so that calls for long leases, which may hang for long, do not delay the
+// renewal of short ones.
+func classOf(validity int64) int { return bits.Len64(uint64(validity)) }
 
 const classes = 64
 
 // firstWait returns how long after Keep the first renewal is due: a third of the
-// remaining time, or when two thirds of the validity remain if the lease begins
-// with more than that. A renewal at once, if less than two thirds remain, was
-// refused: stores grant short leases to waiters and share leases between holds,
-// and most of those holds end before a third of the remaining time has passed.
+// remaining time, or when two thirds of the validity remain if the lease begins with
+// more than that. A renewal at once, if less than two thirds remain, was refused:
+// stores grant short leases to waiters and share leases between holds, and most of
+// those holds end before a third of the remaining time has passed.
 func firstWait(remaining, validity int64) int64 {
 	if remaining <= validity {
 		return max(0, remaining/3)
@@ -53,17 +51,17 @@ func firstWait(remaining, validity int64) int64 {
 	return remaining - (validity - validity/3)
 }
 
-// retryWait returns how long after an unknown outcome the next attempt is due. A
-// quarter of the remaining time makes attempts more frequent as the deadline
-// comes closer; the minimum protects a store that fails at once.
+// retryWait returns how long after an unknown outcome the next attempt is due. A quarter
+// of the remaining time makes attempts more frequent as the deadline comes closer; the
+// minimum protects a store that fails at once.
 func retryWait(remaining, validity int64) int64 {
-	return max(remaining/4, validity/64, minRetry)
+	return max(remaining/4, validity/64, int64(time.Millisecond))
 }
 
-// quantize moves due down to the grid on which leases share slots. The step of
-// the grid is between a 32nd and a 16th of the wait. Down, because a renewal may
-// be early; and a wait is never rounded to nothing. Steps are powers of two with
-// one origin, so the points of a coarse grid are points of the finer ones.
+// quantize moves due down to the grid on which leases become due together. The step of
+// the grid is between a 32nd and a 16th of the wait. Down, because a renewal may be
+// early; and a wait is never rounded to nothing. Steps are powers of two with one
+// origin, so the points of a coarse grid are points of the finer ones.
 func quantize(now, due int64) int64 {
 	wait := due - now
 	if wait < shortestEntry {
@@ -71,16 +69,4 @@ func quantize(now, due int64) int64 {
 	}
 	step := int64(1) << (bits.Len64(uint64(max(wait/16, int64(tick)))) - 1)
 	return due &^ (step - 1)
-}
-
-// graceOf returns how late the wheel may fire a slot before the timer of the
-// shard makes its leases due.
-func graceOf(wait int64) int64 { return min(max(wait/4, minGrace), maxGrace) }
-
-// addSaturated returns a + b, or the largest moment if the sum overflows.
-func addSaturated(a, b int64) int64 {
-	if b > math.MaxInt64-a {
-		return math.MaxInt64
-	}
-	return a + b
 }

@@ -25,30 +25,30 @@ func newSupplyFixture() *supplyFixture {
 	return r
 }
 
-// The process was held up for so long that the library would put a new timer
-// into an overflow wheel: the wheel is given nothing more.
-func TestStaleWheelIsDiscarded(t *testing.T) {
+// submit gives the supply an entry that is due in a second.
+func (r *supplyFixture) submit(f func()) bool { return r.k.submit(r.at.Load()+int64(time.Second), f) }
+
+// made returns how many wheels were made.
+func (r *supplyFixture) made() int {
+	synctest.Wait()
+	n, _ := r.wheels.counts()
+	return n
+}
+
+// A wheel that is at fault is given nothing more, and the next one is made after a pause.
+func TestRestAfterAFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSupplyFixture()
-		defer r.k.close()
-		r.wheels.setup = faults["never fires"]
-		e := r.k.submit(int64(time.Second), func() {})
+		require.True(t, r.submit(func() {}))
+		require.Equal(t, 1, r.made())
+		r.k.stop(pause)
+		require.False(t, r.submit(func() {}), "no pause")
 		synctest.Wait()
-		r.at.Store(stale + 1)
-		require.Same(t, e, r.k.submit(r.at.Load()+int64(time.Second), func() {}))
-		synctest.Wait()
-		_, asked := r.wheels.counts()
-		require.Equal(t, 1, asked)
-		require.Nil(t, r.k.submit(r.at.Load()+int64(time.Second), func() {}), "no pause")
-		r.at.Add(firstPause)
-		next := r.k.submit(r.at.Load()+int64(time.Second), func() {})
-		require.NotNil(t, next)
-		synctest.Wait()
-		r.k.discard(e) // the wheel in use is another one
-		require.Same(t, next, r.k.submit(r.at.Load()+int64(time.Second), func() {}))
-		synctest.Wait()
-		r.k.close()
-		require.Nil(t, r.k.submit(0, nil), "closed")
+		r.at.Store(pause)
+		r.k.stop(2 * pause) // there is no wheel that could be at fault
+		require.True(t, r.submit(func() {}))
+		require.Equal(t, 2, r.made())
+		r.k.stop(never)
 	})
 }
 
@@ -56,20 +56,33 @@ func TestStaleWheelIsDiscarded(t *testing.T) {
 func TestEntriesKeepTheWheel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSupplyFixture()
-		defer r.k.close()
+		defer r.k.stop(never)
 		fired := 0
-		e := r.k.submit(int64(time.Second), func() { fired++ })
 		for i := range 10 {
-			require.NotNil(t, e)
-			pass(time.Second)
+			require.True(t, r.submit(func() { fired++ }))
+			pass(idleTime - 1)
 			require.Equal(t, i+1, fired)
-			r.at.Add(stale)
-			require.Same(t, e, r.k.submit(r.at.Load()+int64(time.Second), func() { fired++ }))
+			require.Equal(t, 1, r.made())
 		}
-		pass(time.Second)
-		require.Equal(t, 11, fired)
 		pass(idleTime)
-		require.NotSame(t, e, r.k.submit(r.at.Load(), func() {}), "an idle wheel is in use")
+		require.True(t, r.submit(func() {}))
+		require.Equal(t, 2, r.made(), "an idle wheel is in use")
+	})
+}
+
+// A wheel that has just been given an entry is not stopped as idle.
+func TestWheelWithAnEntryIsNotIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSupplyFixture()
+		defer r.k.stop(never)
+		defer r.wheels.unblock()
+		r.wheels.setup = faults["blocks"]
+		for range 2 { // the second entry waits for the first
+			require.True(t, r.submit(func() {}))
+			synctest.Wait()
+		}
+		r.k.stop(0)
+		require.NotNil(t, r.k.entries)
 	})
 }
 
@@ -77,16 +90,19 @@ func TestEntriesKeepTheWheel(t *testing.T) {
 func TestBlockedWheelTakesFewEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSupplyFixture()
-		defer r.k.close()
+		defer r.k.stop(never)
 		defer r.wheels.unblock()
 		r.wheels.setup = faults["blocks"]
 		taken := 0
 		for range 10 * maxQueued {
-			if r.k.submit(int64(time.Second), func() {}) != nil {
+			if r.submit(func() {}) {
 				taken++
 			}
 			synctest.Wait()
 		}
 		require.Equal(t, maxQueued+1, taken)
+		r.k.stop(1)
+		synctest.Wait()
+		require.False(t, r.submit(func() {}), "a wheel that cannot be stopped is not replaced")
 	})
 }

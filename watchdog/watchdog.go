@@ -107,10 +107,7 @@ type Config struct {
 // the last lease is disarmed it has no goroutine and no wheel. At most a standard
 // timer for each shard is left.
 type Watchdog struct {
-	renew    func(context.Context, []*Lease) []Outcome
-	expired  func(*Lease, Cause)
-	timeout  int64
-	maxBatch int
+	cfg Config
 
 	// base is the zero of every int64 moment in this package: nanoseconds on
 	// the monotonic clock. No code compares wall times.
@@ -138,6 +135,7 @@ func New(cfg Config) (*Watchdog, error) {
 	return newWatchdog(cfg, newTimingWheel)
 }
 
+// newWatchdog is New with wheels of a test.
 func newWatchdog(cfg Config, newWheel func() wheel) (*Watchdog, error) {
 	switch {
 	case cfg.Renew == nil:
@@ -156,10 +154,7 @@ func newWatchdog(cfg Config, newWheel func() wheel) (*Watchdog, error) {
 		cfg.MaxBatch = DefaultMaxBatch
 	}
 	w := &Watchdog{
-		renew:    cfg.Renew,
-		expired:  cfg.Expired,
-		timeout:  int64(cfg.Timeout),
-		maxBatch: cfg.MaxBatch,
+		cfg: cfg,
 		// A second before now, so that a deadline in the past can be more
 		// than 0, which means "not armed".
 		base: time.Now().Add(-time.Second),
@@ -168,7 +163,6 @@ func newWatchdog(cfg Config, newWheel func() wheel) (*Watchdog, error) {
 	w.wheels.now, w.wheels.newWheel = w.now, newWheel
 	for i := range w.shards {
 		w.shards[i].w = w
-		w.shards[i].slots = make(map[slotKey]*slot)
 	}
 	return w, nil
 }
@@ -180,18 +174,17 @@ func (w *Watchdog) now() int64 { return int64(time.Since(w.base)) }
 func (w *Watchdog) moment(t time.Time) int64 { return max(1, int64(t.Sub(w.base))) }
 
 // Close stops renewing and declares no further losses. It ends the context of
-// the calls of Renew under way, and waits until the goroutines of the watchdog
-// and their calls of Renew and Expired have ended. It waits a second at most for
-// a wheel that hangs. Leases that are still armed keep their deadline: Valid and
-// Disarm go on by the clock. Further calls wait as the first one does. Renew and
-// Expired must not call Close.
+// the calls of Renew under way, and waits until all calls of Renew and Expired have
+// returned. It stops the wheel, but does not wait for that: a wheel may hang. Leases
+// that are still armed keep their deadline: Valid and Disarm go on by the clock.
+// Further calls wait as the first one does. Renew and Expired must not call Close.
 func (w *Watchdog) Close() {
 	w.closing.Do(func() {
 		for i := range w.shards {
 			w.shards[i].close()
 		}
 		w.cancel()
-		w.wheels.close()
+		w.wheels.stop(never)
 	})
 	w.work.Wait()
 }

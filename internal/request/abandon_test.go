@@ -212,3 +212,19 @@ func TestLateRequestHasAWholeTimeout(t *testing.T) {
 		q.Abandon()
 	})
 }
+
+// Patience counts from the first request, also if that was sent on the caller's goroutine and had no answer.
+func TestSilenceCountsFromTheFirstRequest(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.releases(succeed)
+		r.config.TTL = timeout + timeout/10
+		r.answers(silent)
+		q, began := r.request("m"), time.Now()
+		o := r.poll(q, q.Send(r.t.Context()))
+		time.Sleep(time.Until(began.Add(r.config.TTL)))
+		synctest.Wait()
+		assert.ErrorIs(t, o.get().Err, request.ErrUnavailable)
+		assert.False(t, q.Late())
+		q.Abandon()
+	})
+}

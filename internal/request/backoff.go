@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Backoff is a pause that doubles from 5 ms up to Limit. Each is shortened by up to
-// a half at random, so that clients that failed together do not return together.
+// Backoff is a pause that doubles from 5 ms up to Limit. Each is shortened by up to a half at random,
+// so that clients that failed together do not return together.
 type Backoff struct {
 	Limit time.Duration
 	last  time.Duration
@@ -22,13 +22,18 @@ func (b *Backoff) Next() time.Duration {
 }
 
 // Sleep pauses, or returns false when done closes first.
-func (b *Backoff) Sleep(done <-chan struct{}) bool {
-	timer := time.NewTimer(b.Next())
+func (b *Backoff) Sleep(done <-chan struct{}) bool { return sleep(b.Next(), done, nil) }
+
+// sleep lets d pass, or returns false when one of the channels is ready first.
+func sleep(d time.Duration, done, stop <-chan struct{}) bool {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return true
 	case <-done:
+		return false
+	case <-stop:
 		return false
 	}
 }

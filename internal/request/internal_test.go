@@ -13,65 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// Calls that begin shortly after one another share a context. None lasts longer than
-// its timeout, or less than 31/32 of that.
-func TestDeadlinesAreShared(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var s deadlines
-		s.init()
-		const timeout = 32 * time.Second
-		first := s.within(time.Now(), timeout)
-		for _, tc := range []struct {
-			after   time.Duration // the first
-			timeout time.Duration
-			shared  bool
-		}{
-			{0, timeout, true},
-			{0, timeout - time.Nanosecond, false}, // it would last too long
-			{0, 2 * timeout, false},
-			{time.Second - 1, timeout, true},
-		} {
-			time.Sleep(tc.after)
-			s.latest.Store(first)
-			first.users.Add(1)
-			d := s.within(time.Now(), tc.timeout)
-			assert.Equal(t, tc.shared, d == first, "%+v", tc)
-			left := time.Until(d.at)
-			assert.LessOrEqual(t, left, tc.timeout, "%+v", tc)
-			assert.Greater(t, left, tc.timeout-tc.timeout/32, "%+v", tc)
-			d.leave()
-		}
-		time.Sleep(time.Nanosecond)
-		d := s.within(time.Now(), timeout)
-		assert.NotSame(t, first, d, "a second is a 32nd part")
-		d.leave()
-		s.cancel(nil)
-	})
-}
-
-// The timer of a shared context is stopped when the last call has left it.
-func TestSharedDeadlineEndsWithItsUsers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var s deadlines
-		s.init()
-		a := s.within(time.Now(), time.Minute)
-		b := s.within(time.Now(), time.Minute)
-		assert.Same(t, a, b)
-		a.leave()
-		time.Sleep(time.Minute / 2)
-		c := s.within(time.Now(), time.Minute)
-		assert.NotSame(t, a, c)
-		assert.NoError(t, b.Err(), "a call still uses it")
-		b.leave()
-		assert.ErrorIs(t, b.Err(), context.Canceled)
-		assert.False(t, b.join())
-		assert.NoError(t, c.Err())
-		s.cancel(store.ErrClosed)
-		assert.ErrorIs(t, context.Cause(c), store.ErrClosed)
-		c.leave()
-	})
-}
-
 // What is done is not kept: neither while there is more to do, nor by the list after it.
 func TestReleaserKeepsNothing(t *testing.T) {
 	d := NewSender(memory.New(), slog.New(slog.DiscardHandler))
@@ -90,7 +31,7 @@ func TestReleaserKeepsNothing(t *testing.T) {
 	k.take(&k.first)
 	k.take(&k.first)
 	assert.Nil(t, k.first.list)
-	assert.Equal(t, 3, k.pending())
+	assert.Equal(t, 3, d.PendingReleases())
 	d.StopAcquires()
 }
 

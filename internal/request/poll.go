@@ -24,27 +24,24 @@ type polling struct {
 	sent  time.Time    // sending of the last request
 	next  time.Time    // when to ask; zero: a request was sent, and its answer is not looked at yet
 	wish  time.Time    // when to ask by an event that came after the last sending; zero: none
-	until time.Time    // patience lasts at least until then; zero: no late request was sent since the last confirmed one
+	until time.Time    // patience lasts at least until then; zero: no request was sent since the last confirmed one
 	pause Backoff
 }
 
-// Poll goes on in the background from answer, which was Queued or Unknown, until
-// the request is granted or certainly refused. Then it calls then once, on a
-// goroutine of its own or of the store, unless Abandon was called before. An unknown
-// outcome is asked again under the same id with growing pauses, until nothing has
-// been confirmed for a whole TTL: that is a refusal with ErrUnavailable.
+// Poll goes on in the background from answer, which was Queued or Unknown, until the request is granted
+// or certainly refused. Then it calls then once, on a goroutine of its own or of the store, unless Abandon
+// was called before. An unknown outcome is asked again under the same id with growing pauses, until
+// nothing has been confirmed for a whole TTL: that is a refusal with ErrUnavailable.
 func (r *Request) Poll(answer Answer, then func(Answer)) {
 	now := time.Now()
-	p := &polling{then: then, pause: Backoff{Limit: min(time.Second, r.config.TTL/10)}}
 	r.mu.Lock()
 	if r.phase != asking {
 		r.mu.Unlock()
 		return // abandoned meanwhile
 	}
 	r.begin(now) // patience counts from here if no request was sent
-	p.sent = r.base
-	r.poll = p
-	p.timer = time.AfterFunc(r.plan(answer, now), r.onTimer)
+	r.poll = &polling{then: then, sent: r.base, until: r.base.Add(r.timeout()), pause: Backoff{Limit: min(time.Second, r.config.TTL/10)}}
+	r.poll.timer = time.AfterFunc(r.plan(answer, now), r.onTimer)
 	r.mu.Unlock()
 	r.listen()
 }
@@ -65,8 +62,7 @@ func (r *Request) listen() {
 	}
 }
 
-// plan says when to ask again after an answer, and returns how long that is. r.mu is
-// locked.
+// plan says when to ask again after an answer, and returns how long that is. r.mu is locked.
 func (r *Request) plan(a Answer, now time.Time) (wait time.Duration) {
 	p := r.poll
 	p.next = now
@@ -74,10 +70,7 @@ func (r *Request) plan(a Answer, now time.Time) (wait time.Duration) {
 	case Queued:
 		p.pause.Reset()
 		p.until = time.Time{}
-		p.next = now.Add(max(min(a.Retry, r.config.WaitTTL/3), minSleep))
-		if !p.wish.IsZero() {
-			p.next = earlier(p.next, p.wish)
-		}
+		p.next = earlier(now.Add(max(min(a.Retry, r.config.WaitTTL/3), minSleep)), p.wish)
 	case Unknown:
 		p.next = now.Add(p.pause.Next())
 		if r.exhausted() {
@@ -95,8 +88,7 @@ func (r *Request) giveUp() time.Time {
 	return r.poll.until
 }
 
-// exhausted reports that the store is in trouble and another try would come too late.
-// r.mu is locked.
+// exhausted reports that the store is in trouble and another try would come too late. r.mu is locked.
 func (r *Request) exhausted() bool { return r.trouble() != nil && !r.poll.next.Before(r.giveUp()) }
 
 // onTimer sends the next request, or gives up.
@@ -106,7 +98,7 @@ func (r *Request) onTimer() {
 	r.mu.Lock()
 	p, now := r.poll, time.Now()
 	switch {
-	case r.phase != asking || p.then == nil || p.next.IsZero():
+	case p.then == nil || p.next.IsZero():
 		r.mu.Unlock()
 		return
 	case r.exhausted():
@@ -116,30 +108,21 @@ func (r *Request) onTimer() {
 		r.mu.Unlock()
 		return
 	}
-	// A request that is sent late, because the store wished it so or the process stood
-	// still, has a whole timeout for its answer, and what fails in that time is repeated.
-	// Another one ends when patience does.
-	timeout := min(r.config.Timeout, r.config.TTL)
-	due, left := now.Add(timeout), r.giveUp().Sub(now)
-	switch {
-	case r.trouble() != nil && left > 0:
+	// The first request after a confirmed one has a whole timeout for its answer, however late it is sent,
+	// and what fails in that time is repeated. So has one that is late because the process stood still.
+	timeout := r.timeout()
+	if left := r.giveUp().Sub(now); p.until.IsZero() || left <= 0 {
+		p.until = now.Add(timeout)
+	} else {
 		timeout = min(timeout, left)
-	case due.After(r.giveUp()) && (r.present || left <= 0):
-		p.until = due
 	}
 	p.sent, p.wish, p.next = now, time.Time{}, time.Time{}
 	r.inFlight = true
 	r.mu.Unlock()
-	r.proceed(r.send(context.Background(), now, timeout))
-}
-
-// proceed goes on after an answer in the background. An event may have granted the
-// request since, or Abandon have ended it.
-func (r *Request) proceed(a Answer) {
+	a := r.send(context.Background(), now, timeout)
 	r.mu.Lock()
-	p := r.poll
 	switch {
-	case p.then == nil:
+	case p.then == nil: // an event has granted the request, or Abandon has ended it
 		r.mu.Unlock()
 	case a.Outcome == Granted || a.Outcome == Refused:
 		r.finish(a)
@@ -161,7 +144,7 @@ func (r *Request) onEvent(e store.Event) {
 	defer r.sender.busy.Done()
 	r.mu.Lock()
 	p, now := r.poll, time.Now()
-	if r.phase != asking || p == nil || p.then == nil {
+	if p == nil || p.then == nil {
 		r.mu.Unlock()
 		return
 	}
@@ -178,9 +161,7 @@ func (r *Request) onEvent(e store.Event) {
 		r.finish(Answer{Outcome: Granted, Grant: g})
 		return
 	}
-	if p.wish.IsZero() || wish.Before(p.wish) {
-		p.wish = wish
-	}
+	p.wish = earlier(wish, p.wish)
 	if !p.next.IsZero() {
 		p.next = earlier(p.next, p.wish)
 		p.timer.Reset(p.next.Sub(now))
@@ -203,11 +184,12 @@ func (r *Request) finish(a Answer) {
 func (r *Request) Late() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.poll != nil && !r.poll.until.IsZero()
+	return r.poll != nil && r.poll.until.After(r.base.Add(r.config.TTL))
 }
 
+// earlier returns the earlier of two times. A zero b is none.
 func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
+	if !b.IsZero() && b.Before(a) {
 		return b
 	}
 	return a

@@ -7,27 +7,17 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// Abandon ends a request that nobody wants any more. If anything of the id may be
-// at the store it is released in the background, when the request under way has
-// been answered. Further answers and events change nothing.
-func (r *Request) Abandon() {
-	present, canRelease := r.abandon()
-	if canRelease {
-		r.clear(present)
-	}
-}
+// Abandon ends a request that nobody wants any more. If anything of the id may be at the store it is
+// released in the background, when the request under way has been answered. Further answers and events
+// change nothing.
+func (r *Request) Abandon() { r.abandon(true) }
 
-// AbandonLost is Abandon for a hold that was lost: the store drops it by itself
-// soon, so its release waits behind more urgent ones.
-func (r *Request) AbandonLost() {
-	if _, canRelease := r.abandon(); canRelease {
-		r.sender.releaser.add(r, false)
-	}
-}
+// AbandonLost is Abandon for a hold that was lost: the store drops it by itself soon, so its release
+// waits behind more urgent ones.
+func (r *Request) AbandonLost() { r.abandon(false) }
 
-// abandon reports whether anything may be at the store, and whether it can be
-// released now or only when the request under way has been answered.
-func (r *Request) abandon() (present, canRelease bool) {
+// abandon ends the request, and releases what it may have at the store.
+func (r *Request) abandon(urgent bool) {
 	r.mu.Lock()
 	wasAsking := r.phase == asking
 	r.phase = abandoned
@@ -36,20 +26,22 @@ func (r *Request) abandon() (present, canRelease bool) {
 		r.poll.then = nil
 		r.poll.timer.Stop()
 	}
-	// The request under way may still be granted. Its end does what is left to do then
-	// (see unlock), and knows what that is.
-	present, canRelease = r.present || r.unknown, !r.inFlight || !wasAsking
+	// The request under way may still be granted. Its end does what is left to do then (see unlock), and
+	// knows what that is.
+	present, canRelease := r.present || r.unknown, !r.inFlight || !wasAsking
 	r.mu.Unlock()
 	if polled {
 		r.sender.wakeups.remove(r)
 	}
-	return present, canRelease
+	if canRelease {
+		r.clear(present, urgent)
+	}
 }
 
 // clear has the store forget an abandoned request, if anything of it may be there.
-func (r *Request) clear(present bool) {
+func (r *Request) clear(present, urgent bool) {
 	if present {
-		r.sender.releaser.add(r, true)
+		r.sender.releaser.add(r, urgent)
 	} else {
 		r.markCleared()
 	}
@@ -67,6 +59,7 @@ func (r *Request) Cleared() <-chan struct{} {
 	return r.cleared
 }
 
+// markCleared closes the channel of Cleared.
 func (r *Request) markCleared() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,10 +78,13 @@ func (r *Request) markCleared() {
 //   - ErrUnavailable with the store's error: the release goes on in the background.
 func (r *Request) Release(stop <-chan struct{}) error {
 	r.mu.Lock()
-	r.phase = releasing
 	ref := r.ref()
+	r.phase = abandoned
+	if r.inFlight {
+		r.phase = releasing
+		defer r.released()
+	}
 	r.mu.Unlock()
-	defer r.released()
 	now := time.Now()
 	deadline := now.Add(r.config.Timeout)
 	pause := Backoff{Limit: r.config.Timeout / 10}
@@ -111,14 +107,15 @@ func (r *Request) Release(stop <-chan struct{}) error {
 	}
 }
 
-// released ends Release. What a request got that was under way meanwhile is
-// released once more, for it may have arrived when the id was not buried any more.
+// released ends a Release during which a request was under way. What that got is released once more,
+// because it may have arrived when the id was not buried any more. Not earlier: the first release would
+// find the hold gone.
 func (r *Request) released() {
 	r.mu.Lock()
 	r.phase = abandoned
-	strayed := r.strayed
+	answered := !r.inFlight // else unlock sees to it
 	r.mu.Unlock()
-	if strayed {
+	if answered {
 		r.sender.releaser.add(r, true)
 	}
 }

@@ -118,9 +118,12 @@ func TestReplyDuringReleaseIsReleasedToo(t *testing.T) {
 		assert.Equal(t, request.Granted, o.get().Outcome)
 		refs := r.releases(func(n int) error {
 			if n == 1 {
-				time.Sleep(timeout / 2)
+				time.Sleep(timeout * 3 / 4)
 			}
 			return nil
+		})
+		time.AfterFunc(timeout*5/8, func() {
+			assert.Len(t, refs.all(), 1, "the first release would find the hold gone")
 		})
 		assert.NoError(t, q.Release(nil))
 		synctest.Wait()

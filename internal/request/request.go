@@ -1,3 +1,11 @@
+// Package request carries one acquisition id to the store and back: the first request, repeats under the
+// same id, events, late replies, and the release in the background of what nobody wants. It knows nothing
+// of owners, queues or holds.
+//
+// A [Request] is sent on the caller's goroutine by [Request.Send] or [Request.Try]. When the answer is
+// "queued" or unknown, [Request.Poll] goes on in the background until the request is granted or refused.
+// [Request.Abandon] and [Request.Release] end it. Whatever the order of replies and events, nothing of
+// the id stays at the store afterwards.
 package request
 
 import (
@@ -43,7 +51,6 @@ type Request struct {
 	inFlight bool
 	unknown  bool          // some request of the id has no known outcome
 	present  bool          // some request of the id was queued or granted
-	strayed  bool          // a reply came while the hold was being released
 	resets   uint64        // of the wakeups, before the first request was sent
 	told     uint64        // last token that a confirmed answer told
 	base     time.Time     // sending of the last confirmed request; before any, of the first
@@ -52,6 +59,7 @@ type Request struct {
 	poll     *polling      // nil until Poll
 }
 
+// phase is what a request is wanted for.
 type phase uint8
 
 const (
@@ -124,27 +132,30 @@ func (r *Request) Sent() time.Time {
 // of ctx, and ends with ctx, the timeout or Close. If it is cut its outcome is
 // unknown. Errors of contexts are replaced: the caller looks at ctx itself.
 func (r *Request) Send(ctx context.Context) Answer {
-	return r.send(ctx, time.Now(), min(r.config.Timeout, r.config.TTL))
+	return r.send(ctx, time.Now(), r.timeout())
 }
 
+// timeout is the time for one call of the store. A later answer would come too late to be of use.
+func (r *Request) timeout() time.Duration { return min(r.config.Timeout, r.config.TTL) }
+
+// send asks the store once. now is the moment before, from which a grant counts.
 func (r *Request) send(ctx context.Context, now time.Time, timeout time.Duration) Answer {
 	d := r.sender
 	r.mu.Lock()
 	// Under the mutex, so that Abandon either sees the request under way and leaves the
 	// release to it, or releases what earlier requests have left.
-	r.inFlight = !d.closing.Load()
+	r.inFlight = d.acquires.Err() == nil
 	if !r.inFlight {
 		r.unlock()
 		return Answer{Outcome: Refused, Err: ErrClosed}
 	}
 	r.begin(now)
 	r.mu.Unlock()
-	bounded := d.acquires.bound(ctx, now, timeout)
-	g, err := d.store.Acquire(bounded, r.req)
-	if err != nil {
-		err = explain(err, bounded.Err() != nil, now)
-	}
-	bounded.leave()
+	var g store.Grant
+	err := d.call(ctx, d.acquires, r.req.ID, now, timeout, func(ctx context.Context) (err error) {
+		g, err = d.store.Acquire(ctx, r.req)
+		return err
+	})
 	r.mu.Lock()
 	defer r.unlock()
 	return r.note(g, err, now)
@@ -158,13 +169,13 @@ func (r *Request) begin(now time.Time) {
 	}
 }
 
-// unlock ends a call: it unlocks r.mu. A request that was abandoned during the call was
-// left to it, and is released.
+// unlock ends a call: it unlocks r.mu. A request that was abandoned during the call was left to it, and
+// is released: the call may have taken effect after an earlier release.
 func (r *Request) unlock() {
 	forgotten, present := r.phase == abandoned, r.present || r.unknown
 	r.mu.Unlock()
 	if forgotten {
-		r.clear(present)
+		r.clear(present, true)
 	}
 }
 
@@ -172,7 +183,6 @@ func (r *Request) unlock() {
 // what the reply means for a caller that does. r.mu is locked.
 func (r *Request) note(g store.Grant, err error, sent time.Time) Answer {
 	r.inFlight = false
-	r.sender.counts.count(r.req.ID, err)
 	answer := Answer{Retry: g.Retry}
 	r.notice(g, err, sent)
 	switch {
@@ -186,11 +196,8 @@ func (r *Request) note(g store.Grant, err error, sent time.Time) Answer {
 		answer.Outcome, answer.Err = Refused, err
 	default:
 		r.unknown = true
-		answer.Outcome, answer.Err = Unknown, err
+		answer.Outcome, answer.Err = Unknown, r.said.Trouble
 	}
-	// A reply that comes while the hold is released may have taken effect after the
-	// release: it is released once more.
-	r.strayed = r.strayed || r.phase == releasing && answer.Outcome != Refused
 	if err == nil && g.Held && r.phase == asking {
 		answer.Outcome = Granted
 		now := time.Now()
@@ -214,25 +221,19 @@ func (r *Request) MayBePresent() bool {
 	return r.present || r.unknown
 }
 
-// Try asks until the outcome is known, for the timeout of one call in all, and fails
-// with ErrUnavailable then: in an outage the last request is sent when a tenth of the
-// timeout is left, or a second if that is less. It returns early when ctx ends or stop closes, with an unknown outcome.
+// Try asks until the outcome is known, for the timeout of one call in all, and fails with ErrUnavailable
+// then: in an outage the last request is sent when a tenth of the timeout is left, or a second if that is
+// less. It returns early when ctx ends or stop closes, with an unknown outcome.
 func (r *Request) Try(ctx context.Context, stop <-chan struct{}) Answer {
 	now := time.Now()
 	deadline := now.Add(r.config.Timeout)
 	pause := Backoff{Limit: min(time.Second, r.config.Timeout/10)}
-	var trouble error
-	for ; ; now = time.Now() {
+	for {
 		a := r.send(ctx, now, deadline.Sub(now))
-		switch a.Outcome {
-		case Queued: // a store that has it wait all the same
+		switch {
+		case a.Outcome == Queued: // a store that has it wait all the same
 			return Answer{Outcome: Refused, Err: store.ErrHeld}
-		case Granted, Refused:
-			return a
-		}
-		a.Err = reason(trouble, a.Err)
-		trouble = a.Err
-		if ctx.Err() != nil {
+		case a.Outcome != Unknown || ctx.Err() != nil:
 			return a
 		}
 		// A request that is sent at the end would be cut, which costs a release with Bury.
@@ -240,15 +241,9 @@ func (r *Request) Try(ctx context.Context, stop <-chan struct{}) Answer {
 		if left <= 0 {
 			return Answer{Outcome: Refused, Err: Unavailable(a.Err)}
 		}
-		timer := time.NewTimer(min(pause.Next(), left))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return a
-		case <-stop:
-			timer.Stop()
+		if !sleep(min(pause.Next(), left), ctx.Done(), stop) {
 			return a
 		}
+		now = time.Now()
 	}
 }

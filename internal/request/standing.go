@@ -1,37 +1,53 @@
 package request
 
 import (
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/dlock-go/dlock/store"
 )
 
-// Standing is what is known of a request while it is not granted: for the error of a call
-// that gives up, and for the log of a slow wait.
+// Standing is what is known of a request while it is not granted: for the error of a call that gives up,
+// and for the log of a slow wait.
 type Standing struct {
 	HeldBy    string    // label of a hold in the way; "" if the store has not said
 	HeldSince time.Time // when that hold was granted; zero if the store has not said. A round trip early at most
 	Trouble   error     // why the store has confirmed nothing lately; nil if it has
+
+	reply error // the last unknown outcome that was not silence
 }
 
-// notice keeps what an answer says of a holder or of the store. sent is when its request
-// was sent. r.mu is locked.
-func (r *Request) notice(g store.Grant, err error, sent time.Time) {
-	switch {
-	case g.Held:
-		r.said = nil
-	case err == nil || Certain(err):
-		r.said = &Standing{HeldBy: g.HeldBy}
-		if g.HeldFor > 0 {
-			r.said.HeldSince = sent.Add(-g.HeldFor)
-		}
-	default:
-		st := Standing{Trouble: reason(r.trouble(), err)}
-		if r.said != nil {
-			st.HeldBy, st.HeldSince = r.said.HeldBy, r.said.HeldSince
-		}
-		r.said = &st
+// add notes an unknown outcome. A reply says more about the cause than the silence that came after it.
+func (s *Standing) add(err error) {
+	s.Trouble = err
+	if !errors.Is(err, errNoReply) {
+		s.reply = err
+	} else if s.reply != nil {
+		s.Trouble = fmt.Errorf("%v, and before that: %w", err, s.reply)
 	}
+}
+
+// notice keeps what an answer says of a holder or of the store. sent is when its request was sent. r.mu
+// is locked.
+func (r *Request) notice(g store.Grant, err error, sent time.Time) {
+	if err == nil && g.Held {
+		r.said = nil
+		return
+	}
+	var st Standing
+	if err == nil || Certain(err) {
+		st.HeldBy = g.HeldBy
+		if g.HeldFor > 0 {
+			st.HeldSince = sent.Add(-g.HeldFor)
+		}
+	} else {
+		if r.said != nil {
+			st = *r.said
+		}
+		st.add(err)
+	}
+	r.said = &st
 }
 
 // trouble is that of the last request, if its outcome is unknown. r.mu is locked.
@@ -42,9 +58,9 @@ func (r *Request) trouble() error {
 	return r.said.Trouble
 }
 
-// Standing says how the request stands. A request under way is a trouble if no request
-// of the id was confirmed before. After a confirmed one it is a trouble when the answer
-// is late: an answer takes a while, and an outage has to be told from that.
+// Standing says how the request stands. A request under way is a trouble if no request of the id was
+// confirmed before. After a confirmed one it is a trouble when the answer is late: an answer takes a
+// while, and an outage has to be told from that.
 func (r *Request) Standing() (st Standing) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -56,7 +72,7 @@ func (r *Request) Standing() (st Standing) {
 		sent = r.poll.sent
 	}
 	if r.inFlight && (!r.present || time.Since(sent) >= r.config.Timeout/4) {
-		st.Trouble = reason(st.Trouble, silentSince(sent))
+		st.add(silentSince(sent))
 	}
 	return st
 }
