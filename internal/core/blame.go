@@ -71,7 +71,7 @@ func (a *Call) inTheWay() (st request.Standing, own bool) {
 	if s.mode() == store.Shared && a.Mode == store.Shared {
 		return st, false
 	}
-	st.HeldBy, st.HeldSince = s.place.config.Label, a.Client.start.Add(time.Duration(s.began))
+	st.HeldBy, st.HeldSince = s.config.Label, a.Client.start.Add(time.Duration(s.began))
 	return st, true
 }
 

@@ -30,9 +30,9 @@ func (c *LockConfig) Prepare() {
 }
 
 // Call is one lock call, and the memory of all that an uncontended lock needs: most
-// calls need each part exactly once, and one object costs less than six. The price is
-// that a hold keeps the memory of its call. The caller sets Client to Owner and does
-// not change them.
+// calls need each part exactly once, and one object costs less than five. The price is
+// that a hold keeps the memory of its call. The caller sets Client to Try and does not
+// change them.
 type Call struct {
 	Client *Client
 	Config *LockConfig
@@ -41,19 +41,22 @@ type Call struct {
 	Mode   store.Mode
 	Try    bool // do not wait
 
-	counted      gauge
-	leaseChecked bool // the grant came on this goroutine, and the clock was read
-	cut          bool // its context has ended
-	warned       bool // its long wait was logged
+	counted gauge
+	checked bool // granted on this goroutine, which has just read the clock
+	cut     bool // its context has ended
+	warned  bool // its long wait was logged
+	lost    int  // ids that the store gave up in a row
 
 	ctx   context.Context
 	name  *nameState
 	owner *ownerState
 	since moment // it asks or waits; written under the shard
-	again *again
 	asked *place // the last place of its own; nil before the first
 
+	identity *identity // to go on by after the store has given an id up; nil before
+
 	// Guarded by the shard.
+	queue  *localqueue.Queue // the name's, or one for this call alone: it goes past the name's
 	waiter localqueue.Waiter
 	ready  chan struct{} // told when waiter.State has changed; made when the call has to wait
 	err    error         // if failed
@@ -62,26 +65,6 @@ type Call struct {
 	holdMemory  ownerHold
 	ownerMemory ownerState
 }
-
-// again is what a call keeps of an id that the store has given up, to go on with
-// another id of the same identity.
-type again struct {
-	identity *identity
-	lost     int // ids lost in a row
-}
-
-// times is how many ids were lost in a row.
-func (g *again) times() int {
-	if g == nil {
-		return 0
-	}
-	return g.lost
-}
-
-// maxLostIDs is how often in a row a call goes on with another id when the store
-// has given up the one that it asked by. One that lasted longer than the TTL begins
-// a new row.
-const maxLostIDs = 3
 
 // Lock takes the lock, and returns nil when a.Handle holds it. Its errors are bare.
 func (a *Call) Lock(ctx context.Context) error {
@@ -92,24 +75,25 @@ func (a *Call) Lock(ctx context.Context) error {
 }
 
 func (a *Call) lock(ctx context.Context) error {
-	c := a.Client
-	sh := c.shard(a.Config.Name)
+	sh := a.Client.shard(a.Config.Name)
 	// Close waits for what a late grant leaves to do. The call counts itself before it
 	// looks: Close marks first and waits then, so one of the two sees the other.
 	sh.calls.Add()
 	defer sh.calls.Done()
-	if c.isClosing.Load() {
+	if a.Client.isClosing.Load() {
 		return request.ErrClosed
 	}
-	state, err := a.join(sh, ended(ctx))
+	state, err := a.begin(sh, ended(ctx))
 	// Each step takes the state that the last one has left. Other goroutines may have
 	// changed it since, so a step that acts on it looks again under the shard's mutex.
 	for err == nil {
 		switch state {
+		case localqueue.Direct: // its owner has the name by another call meanwhile
+			if err = a.over(); err == nil {
+				state, err = a.begin(sh, nil)
+			}
 		case localqueue.Asking:
-			state, err = a.askForFront()
-		case localqueue.Direct:
-			state, err = a.askDirectly()
+			state, err = a.ask()
 		case localqueue.Waiting, localqueue.Following:
 			state, err = a.await()
 		case localqueue.Granted:
@@ -121,54 +105,63 @@ func (a *Call) lock(ctx context.Context) error {
 	return a.leave(err)
 }
 
-// join enters the name, and re-enters, joins other readers or queues. over is why ctx
+// begin enters the name, and re-enters, joins other readers or queues. over is why ctx
 // has ended, if it has.
-func (a *Call) join(sh *shard, over error) (localqueue.State, error) {
+func (a *Call) begin(sh *shard, over error) (localqueue.State, error) {
 	sh.mu.Lock()
-	a.enter(sh, a.Config.Name, a.Owner)
-	state, err := a.start(over)
+	if a.name == nil {
+		a.enter(sh)
+	}
+	err := a.stand(over)
+	state := a.waiter.State
 	sh.mu.Unlock()
-	if err == nil && !a.Try && state != localqueue.Granted {
-		err = a.countAsking()
+	if err == nil && state != localqueue.Granted {
+		err = a.count(asks)
 	}
 	return state, err
 }
 
-// start is join with the shard locked.
-func (a *Call) start(over error) (localqueue.State, error) {
-	w := &a.waiter
-	if done, err := a.reenter(over); done || err != nil {
-		return w.State, err
-	}
-	if over != nil {
-		return w.State, over
-	}
-	n := a.name
+// stand is begin with the shard locked.
+func (a *Call) stand(over error) error {
+	n, o, w := a.name, a.owner, &a.waiter
+	done, err := o.reenter(a.Mode, over, a.Handle)
 	switch {
-	case !a.Owner.Private || len(a.owner.holds) > 0:
-		// An explicit owner and one that holds the name go past the queue: a nested
-		// call, perhaps by way of another process, must not stand behind a
-		// stranger that waits for its own caller to finish.
-		w.State = localqueue.Direct
-	case a.Mode == store.Shared && n.reading.mayJoin(a):
+	case done:
+		w.State, a.checked = localqueue.Granted, true
+		o.refs-- // of the call: the handle has its own
+		return nil
+	case err != nil:
+		return err
+	case over != nil:
+		return over
+	}
+	// An explicit owner and one that holds the name go past the queue: a nested call,
+	// perhaps by way of another process, must not stand behind a stranger that waits for
+	// its own caller to finish. So does a Try, which would wait there. A queue of its own
+	// gives such a call the same states and functions as any other.
+	past := !a.Owner.Private || len(o.holds) > 0
+	switch {
+	case !past && a.Mode == store.Shared && n.reading.mayJoin(a):
 		n.reading.next()
 		n.reading.serve(a)
-	case a.Try:
-		w.State = localqueue.Direct // in the queue it would wait
+		return nil
+	case past || a.Try:
+		a.queue = new(localqueue.Queue)
 	default:
-		w.Mode, w.Kind, w.Value = a.Mode, &a.Config.kind, a
-		n.queue.Join(w)
-		if w.State != localqueue.Asking { // else the first request may end it without a wait
-			a.since = a.Client.now()
-		}
-		a.owner.waiters = append(a.owner.waiters, a)
+		a.queue = &n.queue
 	}
-	return w.State, nil
+	w.Mode, w.Kind, w.Value = a.Mode, &a.Config.kind, a
+	a.queue.Join(w)
+	if w.State != localqueue.Asking { // else the first request may end it without a wait
+		a.since = a.Client.now()
+	}
+	o.waiters = append(o.waiters, a)
+	return nil
 }
 
 // await blocks until the state of the waiter has changed.
 func (a *Call) await() (localqueue.State, error) {
-	if err := a.countWaiting(); err != nil {
+	if err := a.count(waits); err != nil {
 		return a.state(), err
 	}
 	sh := a.name.shard
@@ -230,33 +223,26 @@ func (a *Call) failing(err error) bool {
 	return true
 }
 
-// fail ends a call that is not in the queue. The shard is locked.
-func (a *Call) fail(err error) {
-	a.err = err
-	a.waiter.State = localqueue.Failed
-	a.wake()
-}
-
 // deliver ends a call that was granted. It looks at the clock last, so that a pause
 // on the way ends in an error, and not in a hold that is over. Only a hold that MaxHold
-// has ended is handed out all the same, as lost: see storeHold.late. From then on the
+// has ended is handed out all the same, as lost: see place.late. From then on the
 // loss of the hold is told.
 func (a *Call) deliver() error {
 	a.uncount()
-	if a.leaseChecked {
+	if a.checked {
 		return nil
 	}
 	h, sh := a.Handle, a.name.shard
-	s := h.turn.store
+	p := h.turn.place
 	var fx effects
 	sh.mu.Lock()
-	h.delivered = h.err == ErrMaxHold || h.err == nil && !s.late()
+	h.delivered = h.err == ErrMaxHold || h.err == nil && !p.late()
 	switch {
 	case !h.delivered:
 	case h.err != nil: // declared before the call had the hold, so not told
-		fx.losses = append(fx.losses, loss{store: s, cause: h.err, told: []*Handle{h}})
-	case !s.lease.Valid():
-		s.lose(&fx)
+		fx.lost = append(fx.lost, h)
+	case !p.lease.Valid():
+		p.lose(&fx)
 	}
 	delivered := h.delivered
 	sh.mu.Unlock()
@@ -280,10 +266,7 @@ func (a *Call) leave(err error) error {
 	}
 	st, own := a.inTheWay() // before it leaves, as it parts from its place then
 	if a.waiter.InQueue() {
-		n.carryOut(n.queue.Leave(&a.waiter))
-	}
-	if a.waiter.State == localqueue.Following { // by a place for this call alone
-		a.asked.drop()
+		n.carryOut(a.queue.Leave(&a.waiter))
 	}
 	a.owner.forget(a)
 	a.owner.leave()

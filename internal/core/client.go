@@ -138,10 +138,10 @@ func (sh *shard) close(c *Client) {
 				for g.handles != nil {
 					fx.end(g.handles, ErrClosedHold)
 				}
-				if s := g.store; s.end(g) {
+				if s := g.place; s.end(g) {
 					s.lease.Disarm()
 					c.renewals.ended(s)
-					s.place.request.Abandon()
+					s.request.Abandon()
 				}
 			}
 		}

@@ -47,7 +47,7 @@ func (g *grace) look() {
 	busy.Add()
 	defer busy.Done()
 	sh.mu.Lock()
-	deadline := h.Deadline()
+	deadline := h.turn.place.lease.Deadline()
 	if h.err != nil || deadline.IsZero() {
 		sh.mu.Unlock()
 		return
@@ -85,7 +85,7 @@ func (h *Handle) cancels() (list []context.CancelCauseFunc) {
 }
 
 func (c *Client) logGrace(h *Handle, warned bool, left time.Duration) {
-	req, token := &h.turn.store.place.request, h.Token()
+	req, token := &h.turn.place.request, h.Token()
 	c.logs.add(func() {
 		attrs := []any{"name", req.Name(), "token", token, "left", left, "id", store.Short(req.ID())}
 		if warned {

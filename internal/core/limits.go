@@ -15,47 +15,40 @@ const (
 	waits           // waits for the lock
 )
 
-func (c *Client) gauge(g gauge) *atomic.Int64 {
+func (c *Client) gauge(g gauge) (count *atomic.Int64, most int) {
 	if g == asks {
-		return &c.asking
+		return &c.asking, max(c.config.MaxWaiters, leastAsking)
 	}
-	return &c.waiters
+	return &c.waiters, c.config.MaxWaiters
 }
 
 // count counts this call among those that wait for the first answer of the store, or
 // for the lock, if there may be one more. MaxWaiters bounds both, each for itself: so
 // a free name can be locked while others wait, and an outage does not collect calls
-// without end.
-func (a *Call) count(g gauge, most int) error {
+// without end. A Try ends soon by itself and is not counted.
+func (a *Call) count(g gauge) error {
+	if a.Try || a.counted >= g {
+		return nil
+	}
 	a.uncount()
 	a.counted = g // leave and deliver count it out
-	if a.Client.gauge(g).Add(1) > int64(most) {
+	if count, most := a.Client.gauge(g); count.Add(1) > int64(most) {
 		return ErrTooManyWaiters
 	}
 	return nil
 }
 
-func (a *Call) countAsking() error {
-	return a.count(asks, max(a.Client.config.MaxWaiters, leastAsking))
-}
-
-func (a *Call) countWaiting() error {
-	if a.counted == waits {
-		return nil
-	}
-	return a.count(waits, a.Client.config.MaxWaiters)
-}
-
 func (a *Call) uncount() {
-	if a.counted == uncounted {
-		return
-	}
 	c := a.Client
-	c.gauge(a.counted).Add(-1)
-	if a.counted == waits {
+	switch a.counted {
+	case uncounted:
+		return
+	case waits:
 		c.waits.Add(1)
 		c.waitTime.Add(int64(c.now() - a.since))
 	}
+	count, _ := c.gauge(a.counted)
+	count.Add(-1)
 	a.counted = uncounted
 }
 

@@ -37,10 +37,10 @@ type nameState struct {
 	owners map[Owner]*ownerState // all owners, if there was ever more than one
 
 	queue      localqueue.Queue
-	background []*place   // that ask for the front of the queue
-	reading    *storeHold // the last one that readers could join; nil before the first
-	serving    *storeHold // the last one that an owner was given; nil before the first
-	ownerHolds int32      // of all owners
+	background []*place // that ask for the front of the queue
+	reading    *place   // the last one that readers could join; nil before the first
+	serving    *place   // the last one that an owner was given; nil before the first
+	ownerHolds int32    // of all owners
 	storeHolds int32
 }
 
@@ -76,7 +76,8 @@ type identity struct {
 
 // enter counts one call of an owner in. The shard is locked. The memory of the
 // call serves for what is made.
-func (a *Call) enter(sh *shard, name string, owner Owner) {
+func (a *Call) enter(sh *shard) {
+	name, owner := a.Config.Name, a.Owner
 	n := sh.names[name]
 	if n == nil {
 		if sh.names == nil {
@@ -160,13 +161,13 @@ func (o *ownerState) known(id string) *identity {
 	return o.identity
 }
 
-// bypass takes the waiters of o out of the queue: o holds the lock now, so their
-// calls re-enter. The shard is locked.
+// bypass takes the waiters of o out of their queues: o holds the lock now, so their
+// calls begin again. They re-enter, or ask by the identity of the hold. The shard is locked.
 func (o *ownerState) bypass() {
 	for len(o.waiters) > 0 {
 		a := o.waiters[0]
 		o.waiters = slices.Delete(o.waiters, 0, 1)
-		o.name.carryOut(o.name.queue.Bypass(&a.waiter))
+		o.name.carryOut(a.queue.Bypass(&a.waiter))
 		a.wake()
 	}
 }
@@ -195,7 +196,7 @@ func (n *nameState) carryOut(actions []localqueue.Action) {
 // The shard is locked.
 func (n *nameState) dropSpares() (gone []<-chan struct{}) {
 	for _, p := range slices.Clone(n.background) { // drop takes p out of the list
-		if !p.queue.Wanted() {
+		if !p.local.Wanted() {
 			gone = append(gone, p.request.Cleared())
 			p.drop()
 		}

@@ -3,7 +3,6 @@ package core
 import (
 	"context"
 
-	"github.com/dlock-go/dlock/internal/localqueue"
 	"github.com/dlock-go/dlock/store"
 )
 
@@ -30,7 +29,7 @@ func (o *ownerState) reenter(mode store.Mode, over error, h *Handle) (bool, erro
 		return false, ErrLostOuter
 	}
 	for _, g := range o.holds {
-		if !g.store.lease.Valid() {
+		if !g.place.lease.Valid() {
 			// The watchdog has not declared it yet. It will, and then tell; here
 			// it is enough not to build on it.
 			return false, ErrLostOuter
@@ -38,7 +37,7 @@ func (o *ownerState) reenter(mode store.Mode, over error, h *Handle) (bool, erro
 	}
 	for _, g := range o.holds {
 		switch {
-		case g.store.mode() != mode:
+		case g.place.mode() != mode:
 			continue
 		case o.live >= maxHandles:
 			return false, ErrTooManyHolds
@@ -52,20 +51,15 @@ func (o *ownerState) reenter(mode store.Mode, over error, h *Handle) (bool, erro
 	return false, nil
 }
 
-// reenter gives the call a share in a hold that its owner has. The shard is locked.
-func (a *Call) reenter(over error) (done bool, err error) {
-	if done, err = a.owner.reenter(a.Mode, over, a.Handle); done {
-		a.waiter.State, a.leaseChecked = localqueue.Granted, true
-		a.owner.refs-- // of the call: the handle has its own
+// mayAsk says why no more may be asked for under the identity of o: it lost a hold
+// meanwhile, or another owner shares one, which would be upgraded with it. The shard is
+// locked.
+func (o *ownerState) mayAsk() error {
+	if o.lost > 0 {
+		return ErrLostOuter
 	}
-	return done, err
-}
-
-// standAlone makes sure that no other owner has a hold of o, before more is asked for
-// under its identity. The shard is locked.
-func (o *ownerState) standAlone() error {
 	for _, g := range o.holds {
-		if len(g.store.owners) > 1 {
+		if len(g.place.owners) > 1 {
 			return store.ErrUpgrade
 		}
 	}

@@ -26,7 +26,7 @@ type renewalTrouble struct {
 const maxCauses = 16
 
 // note takes what one batch of renewals came to.
-func (r *renewalLog) note(c *Client, batch []*watchdog.Lease, failed map[*storeHold]error) {
+func (r *renewalLog) note(c *Client, batch []*watchdog.Lease, failed map[*place]error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(failed) == 0 && len(r.causes) == 0 {
@@ -34,7 +34,7 @@ func (r *renewalLog) note(c *Client, batch []*watchdog.Lease, failed map[*storeH
 	}
 	var begun []*renewalTrouble
 	for _, lease := range batch {
-		s := lease.Value.(*storeHold)
+		s := lease.Value.(*place)
 		err := failed[s]
 		if err == nil {
 			r.leave(c, s)
@@ -58,7 +58,7 @@ func (r *renewalLog) note(c *Client, batch []*watchdog.Lease, failed map[*storeH
 }
 
 // join counts s among those whose renewal fails by that cause.
-func (r *renewalLog) join(s *storeHold, cause string) *renewalTrouble {
+func (r *renewalLog) join(s *place, cause string) *renewalTrouble {
 	t := r.causes[cause]
 	if t == nil && len(r.causes) >= maxCauses {
 		cause = "several causes"
@@ -78,7 +78,7 @@ func (r *renewalLog) join(s *storeHold, cause string) *renewalTrouble {
 }
 
 // leave counts s out. With the last one the trouble is over.
-func (r *renewalLog) leave(c *Client, s *storeHold) {
+func (r *renewalLog) leave(c *Client, s *place) {
 	t := s.trouble.Swap(nil)
 	if t == nil {
 		return
@@ -93,12 +93,12 @@ func (r *renewalLog) leave(c *Client, s *storeHold) {
 }
 
 // ended notes that s is not renewed any more.
-func (r *renewalLog) ended(s *storeHold) {
+func (r *renewalLog) ended(s *place) {
 	s.over.Store(true)
 	if s.trouble.Load() == nil {
 		return // note looks at over after it has stored a trouble
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.leave(s.place.name.client, s)
+	r.leave(s.name.client, s)
 }
