@@ -156,9 +156,6 @@ func (p *place) granted() {
 			}
 			p.serve(a)
 		}
-		if p.mode() == store.Shared && p.spare > 0 {
-			n.reading = p
-		}
 		n.carryOut(q.End(p.local))
 	}
 	if len(p.owners) == 0 {

@@ -141,9 +141,9 @@ func (a *Call) stand(over error) error {
 	// gives such a call the same states and functions as any other.
 	past := !a.Owner.Private || len(o.holds) > 0
 	switch {
-	case !past && a.Mode == store.Shared && n.reading.mayJoin(a):
-		n.reading.next()
-		n.reading.serve(a)
+	case !past && n.serving.mayJoin(a):
+		n.serving.next()
+		n.serving.serve(a)
 		return nil
 	case past || a.Try:
 		a.queue = new(localqueue.Queue)

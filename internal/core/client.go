@@ -4,11 +4,11 @@
 // The objects of one name, from the user's handle to the store:
 //
 //	Handle      one successful call of a user; nested ones share an ownerHold
-//	ownerHold   one owner's turn with a storeHold
-//	storeHold   one hold at the store with its lease; owners of this process have it
-//	            one after another (writers) or together (readers)
-//	place       one request at the store, and what it becomes: a storeHold
+//	ownerHold   one owner's turn with a hold at the store
+//	place       one request at the store, and the hold that it becomes; owners of this
+//	            process have it one after another (writers) or together (readers)
 //	nameState   everything that this process knows of a name: owners, queue, places
+//	Call        one lock call that is under way: it waits, or asks for its place
 //
 // The mutex of a shard guards all of that for its names. No call of the store, no
 // callback and no wait happens under it.
@@ -51,6 +51,8 @@ type Client struct {
 	waits    atomic.Int64 // calls that waited for a lock and have ended
 	waitTime atomic.Int64 // of waits, in nanoseconds
 	renewed  atomic.Int64 // holds
+	handed   atomic.Int64 // hand-overs without a call of the store
+	lost     [len(lossCauses)]atomic.Int64
 	renewals renewalLog
 	onLost   notices
 	logs     notices
@@ -110,6 +112,29 @@ func (c *Client) close() error {
 	return nil
 }
 
+// Look makes one call of the store that takes part in no lock.
+func (c *Client) Look(ctx context.Context, call func(context.Context) error) error {
+	busy := c.sender.Busy()
+	busy.Add() // so that Close waits for it
+	defer busy.Done()
+	if c.isClosing.Load() {
+		return request.ErrClosed
+	}
+	if err := ended(ctx); err != nil {
+		return err
+	}
+	err := c.sender.Look(ctx, c.config.Timeout, call)
+	switch over := ended(ctx); {
+	case err == nil:
+		return nil
+	case isUnavailable(err) && c.isClosing.Load():
+		return request.ErrClosed
+	case isUnavailable(err) && over != nil:
+		return fmt.Errorf("%w: %w", over, err)
+	}
+	return request.WhichClosed(err)
+}
+
 // Notify has f called soon, on a goroutine that also calls the logger.
 func (c *Client) Notify(f func()) { c.logs.add(f) }
 
@@ -132,23 +157,29 @@ func (sh *shard) close(c *Client) {
 	var fx effects
 	sh.mu.Lock()
 	for _, n := range sh.names {
-		for _, o := range n.allOwners() {
-			for len(o.holds) > 0 {
-				g := o.holds[0]
-				for g.handles != nil {
-					fx.end(g.handles, ErrClosedHold)
-				}
-				if s := g.place; s.end(g) {
-					s.lease.Disarm()
-					c.renewals.ended(s)
-					s.request.Abandon()
-				}
-			}
+		if n.owner != nil {
+			n.owner.close(&fx)
+		}
+		for _, o := range n.others {
+			o.close(&fx)
 		}
 		n.dropSpares()
 	}
 	sh.mu.Unlock()
 	fx.run(c)
+}
+
+func (o *ownerState) close(fx *effects) {
+	for len(o.holds) > 0 {
+		g := o.holds[0]
+		for g.handles != nil {
+			fx.end(g.handles, ErrClosedHold)
+		}
+		if p := g.place; p.end(g) {
+			p.giveUp()
+			p.request.Abandon()
+		}
+	}
 }
 
 // ended is why a call with ctx cannot go on, with the cause that a hold's context

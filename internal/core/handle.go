@@ -111,30 +111,28 @@ func (h *Handle) finish() (last bool, spares []<-chan struct{}, err error) {
 	}
 	h.unlocked = true
 	var next *Call
-	if h.err == nil {
-		last = h.next == nil && h.prev == nil && len(p.owners) == 1
-		if last {
-			next = p.successor()
-		}
-		// The clock decides, not the timer: after its deadline the hold may be another
-		// process's, and Unlock has to say so. A hold that passes on keeps its lease
-		// armed; successor has looked at it.
-		if next == nil && (last && !p.lease.Disarm() || !last && !p.lease.Valid()) {
-			p.lose(&fx)
-		}
+	last = h.err == nil && h.next == nil && h.prev == nil && len(p.owners) == 1
+	if last {
+		next = p.successor()
+	}
+	// The clock decides, not the timer: after its deadline the hold may be another
+	// process's, and Unlock has to say so. A hold that passes on keeps its lease armed;
+	// successor has looked at it.
+	if h.err == nil && next == nil && (last && !p.lease.Disarm() || !last && !p.lease.Valid()) {
+		p.lose(&fx)
 	}
 	switch err = h.err; {
 	case err != nil:
+		last = false
 		if errors.Is(err, store.ErrLost) {
 			o.lost--
 		}
-		last = false
 	case next != nil:
+		last = false
 		fx.end(h, ErrNotHeld)
 		p.pass(g, next)
-		last = false
 	case last:
-		fx.endContexts(h, ErrNotHeld)
+		fx.endContexts(h, ErrNotHeld) // AtEnd is told when the store has answered
 		p.end(g)
 		o.name.client.renewals.ended(p)
 		if o.name.ownerHolds == 0 {
@@ -185,9 +183,9 @@ func (h *Handle) Done() <-chan struct{} {
 	return h.done
 }
 
-// Context returns a copy of parent that is cancelled when the handle ends. With
-// inDo set its only user ends with the handle, so nothing watches whether the
-// context ends before.
+// Context returns a copy of parent that is cancelled when the handle ends, or at the
+// warning before that. With inDo set its only user ends with the handle, so nothing
+// watches whether the context ends before.
 func (h *Handle) Context(parent context.Context, inDo bool) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	if err := h.attach(ctx, cancel, inDo); err != nil {
@@ -196,9 +194,9 @@ func (h *Handle) Context(parent context.Context, inDo bool) context.Context {
 	return ctx
 }
 
-// attach has cancel called when the handle ends, or returns why it has ended.
+// attach has cancel called when the handle ends, or returns why that is now.
 func (h *Handle) attach(ctx context.Context, cancel context.CancelCauseFunc, inDo bool) error {
-	if err := h.Err(); err != nil {
+	if err := h.Err(); err != nil { // it declares a loss that no timer has found yet
 		return err
 	}
 	sh := h.shard()

@@ -46,7 +46,7 @@ func (p *place) lose(fx *effects) {
 			fx.lost = append(fx.lost, oldest)
 		}
 	}
-	n.shard.counts.lose(cause)
+	n.client.countLoss(cause)
 	// The local deadline comes before the store's, so the hold may still be there.
 	p.request.AbandonLost()
 	n.client.renewals.ended(p)
@@ -92,11 +92,16 @@ func (fx *effects) endContexts(h *Handle, err error) {
 	if h.done != nil {
 		close(h.done)
 	}
+	fx.cancel(h, err)
+	h.contexts = nil
+}
+
+// cancel cancels the contexts of a handle. The shard is locked.
+func (fx *effects) cancel(h *Handle, err error) {
 	fx.add(h.inDo, err)
 	for _, cancel := range h.contexts {
 		fx.add(cancel, err)
 	}
-	h.contexts = nil
 }
 
 // add has f called with err, unless f is nil.
@@ -170,10 +175,7 @@ func (c *Client) renew(ctx context.Context, batch []*watchdog.Lease) []watchdog.
 
 // goneAtRelease tells that a hold was gone when it was released.
 func (c *Client) goneAtRelease(h *Handle, err error) error {
-	sh := h.shard()
-	sh.mu.Lock()
-	sh.counts.lose(ErrGone)
-	sh.mu.Unlock()
+	c.countLoss(ErrGone)
 	c.tellLost(h, "dlock: hold was gone when it was released")
 	if !errors.Is(err, store.ErrLost) {
 		err = fmt.Errorf("%w: %w", store.ErrLost, err)
