@@ -126,20 +126,17 @@ func (l *locker) take(ctx context.Context, wait bool) (*Hold, error) {
 	return h, nil
 }
 
-func (l *locker) lockContext(ctx context.Context) (*Hold, error) {
-	h, err := l.acquire(ctx, true)
-	if err != nil {
+// lockContext is LockContext, and TryLockContext without wait.
+func (l *locker) lockContext(ctx context.Context, wait bool) (*Hold, error) {
+	h, err := l.acquire(ctx, wait)
+	switch {
+	case err == nil:
+		return h, nil
+	case wait:
 		return nil, l.fail("lock", err)
-	}
-	return h, nil
-}
-
-func (l *locker) tryLockContext(ctx context.Context) (*Hold, error) {
-	h, err := l.acquire(ctx, false)
-	if err != nil {
+	default:
 		return nil, l.fail("trylock", err)
 	}
-	return h, nil
 }
 
 // warn has the holder told before the hold can end, if it wants that.

@@ -69,7 +69,9 @@ func (a *Call) ask() (localqueue.State, error) {
 	}
 }
 
-// answered goes on after a request on this goroutine.
+// answered goes on after a request on this goroutine. A queued request, and one whose
+// outcome is unknown, go to the background: from there any waiter of the queue can be
+// served, and the end of this call's context ends no other call's request.
 func (a *Call) answered(p *place, answer request.Answer) (localqueue.State, error) {
 	if answer.Outcome == request.Granted || answer.Outcome == request.Refused {
 		return p.settle(answer, a), nil
@@ -165,7 +167,10 @@ func (p *place) granted() {
 	}
 }
 
-// refused ends the place with an error of the store. The shard is locked.
+// refused ends the place with an error of the store: that fails the calls that it
+// concerns, and the others ask for themselves. Refused: to fail all that followed. Their
+// own requests may be granted, as they have other ids, or more patience. The shard is
+// locked.
 func (p *place) refused(err error) {
 	n, first := p.name, p.queue.Follower(p.local)
 	p.dropped = true

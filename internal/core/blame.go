@@ -36,7 +36,8 @@ func (a *Call) over() error {
 	return err
 }
 
-// warnSlow logs that the call waits for long.
+// warnSlow logs that the call waits for long. Once a call is enough: it says since when
+// the holder has the lock.
 func (a *Call) warnSlow() {
 	a.warned = true
 	c, waited := a.Client, time.Duration(a.Client.now()-a.since)

@@ -24,7 +24,9 @@ type LockConfig struct {
 // process: it has to be renewed for as long as they have it.
 func (c *LockConfig) shareable() bool { return !c.Fixed && c.MaxHold == 0 && c.Handoffs > 0 }
 
-// Prepare completes the config. It is called once, when all fields are set.
+// Prepare completes the config. It is called once, when all fields are set. The kind has
+// all by which the store tells two holds apart: a lease that is passed on must not have
+// another length, nor show another label, than its new owner asked for.
 func (c *LockConfig) Prepare() {
 	c.kind = localqueue.Kind{TTL: int64(c.TTL), WaitTTL: int64(c.WaitTTL), Label: c.Label, Alone: !c.shareable()}
 }
@@ -68,18 +70,15 @@ type Call struct {
 
 // Lock takes the lock, and returns nil when a.Handle holds it. Its errors are bare.
 func (a *Call) Lock(ctx context.Context) error {
-	a.ctx = ctx
-	err := a.lock(ctx)
-	a.ctx = nil // the hold, which lives in the call, may outlive it by far
-	return err
-}
-
-func (a *Call) lock(ctx context.Context) error {
 	sh := a.Client.shard(a.Config.Name)
 	// Close waits for what a late grant leaves to do. The call counts itself before it
 	// looks: Close marks first and waits then, so one of the two sees the other.
 	sh.calls.Add()
-	defer sh.calls.Done()
+	a.ctx = ctx
+	defer func() {
+		a.ctx = nil // the hold, which lives in the call, may outlive it by far
+		sh.calls.Done()
+	}()
 	if a.Client.isClosing.Load() {
 		return request.ErrClosed
 	}
@@ -106,34 +105,25 @@ func (a *Call) lock(ctx context.Context) error {
 }
 
 // begin enters the name, and re-enters, joins other readers or queues. over is why ctx
-// has ended, if it has.
+// has ended, if it has: a re-entry into a lost hold says that first.
 func (a *Call) begin(sh *shard, over error) (localqueue.State, error) {
 	sh.mu.Lock()
+	defer sh.mu.Unlock()
 	if a.name == nil {
 		a.enter(sh)
 	}
-	err := a.stand(over)
-	state := a.waiter.State
-	sh.mu.Unlock()
-	if err == nil && state != localqueue.Granted {
-		err = a.count(asks)
-	}
-	return state, err
-}
-
-// stand is begin with the shard locked.
-func (a *Call) stand(over error) error {
 	n, o, w := a.name, a.owner, &a.waiter
 	done, err := o.reenter(a.Mode, over, a.Handle)
 	switch {
 	case done:
 		w.State, a.checked = localqueue.Granted, true
 		o.refs-- // of the call: the handle has its own
-		return nil
-	case err != nil:
-		return err
-	case over != nil:
-		return over
+		return w.State, nil
+	case err == nil:
+		err = over
+	}
+	if err != nil {
+		return w.State, err
 	}
 	// An explicit owner and one that holds the name go past the queue: a nested call,
 	// perhaps by way of another process, must not stand behind a stranger that waits for
@@ -144,7 +134,7 @@ func (a *Call) stand(over error) error {
 	case !past && n.serving.mayJoin(a):
 		n.serving.next()
 		n.serving.serve(a)
-		return nil
+		return w.State, nil
 	case past || a.Try:
 		a.queue = new(localqueue.Queue)
 	default:
@@ -156,7 +146,7 @@ func (a *Call) stand(over error) error {
 		a.since = a.Client.now()
 	}
 	o.waiters = append(o.waiters, a)
-	return nil
+	return w.State, a.count(asks)
 }
 
 // await blocks until the state of the waiter has changed.
@@ -198,6 +188,8 @@ func (a *Call) await() (localqueue.State, error) {
 	}
 }
 
+// state is where the call stands now. Between two steps only what it is told changes
+// that, so a stale state costs a look and no more.
 func (a *Call) state() localqueue.State {
 	sh := a.name.shard
 	sh.mu.Lock()
@@ -205,7 +197,8 @@ func (a *Call) state() localqueue.State {
 	return a.waiter.State
 }
 
-// wake has the call look at its state. The shard is locked.
+// wake has the call look at its state. It says nothing of what has changed: a second
+// change before the call looks needs no second wake. The shard is locked.
 func (a *Call) wake() {
 	if a.ready == nil {
 		return // it has not begun to wait, and looks before it does
@@ -216,7 +209,8 @@ func (a *Call) wake() {
 	}
 }
 
-// failing notes why the call fails. The shard is locked.
+// failing notes why the call fails, for Queue.Fail, which takes it out. The shard is
+// locked.
 func (a *Call) failing(err error) bool {
 	a.err = err
 	a.owner.forget(a)

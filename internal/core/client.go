@@ -88,6 +88,8 @@ func (c *Client) Close() error {
 	return c.close()
 }
 
+// close ends the client. Nothing is awaited before all that can be released has begun
+// to be, so twice the timeout bounds the whole.
 func (c *Client) close() error {
 	// First what could add holds, then the holds, then what their releases need.
 	close(c.closing)
@@ -107,7 +109,8 @@ func (c *Client) close() error {
 		return fmt.Errorf("%w: %w; %d releases are not confirmed and left to their leases", request.ErrUnavailable, err, left)
 	}
 	if left > 0 || !returned {
-		return fmt.Errorf("%w: %d releases not confirmed within %v, left to their leases", request.ErrUnavailable, left, bound)
+		return fmt.Errorf("%w: %d releases not confirmed within %v, left to their leases",
+			request.ErrUnavailable, left, bound)
 	}
 	return nil
 }
@@ -135,7 +138,8 @@ func (c *Client) Look(ctx context.Context, call func(context.Context) error) err
 	return request.WhichClosed(err)
 }
 
-// Notify has f called soon, on a goroutine that also calls the logger.
+// Notify has f called soon, on a goroutine that also calls the logger. What f does then
+// delays no lock, however long it takes.
 func (c *Client) Notify(f func()) { c.logs.add(f) }
 
 // Closing returns a channel that is closed when Close has begun.
@@ -169,6 +173,8 @@ func (sh *shard) close(c *Client) {
 	fx.run(c)
 }
 
+// close ends the holds of one owner. A hold that others share is given back with the
+// last of them. The shard is locked.
 func (o *ownerState) close(fx *effects) {
 	for len(o.holds) > 0 {
 		g := o.holds[0]
@@ -192,7 +198,8 @@ func ended(ctx context.Context) error {
 	return withCause(err, context.Cause(ctx))
 }
 
-// moment is a time on the monotonic clock, counted from the start of the client.
+// moment is a time on the monotonic clock, counted from the start of the client. It is
+// a third of a time.Time in size, and never compares wall clocks by mistake.
 type moment time.Duration
 
 func (c *Client) now() moment { return moment(time.Since(c.start)) }

@@ -13,7 +13,8 @@ import (
 const maxHandles = math.MaxInt32
 
 // ownerHold is one owner's turn with a hold at the store; the nested handles of the owner
-// share it. Whether it is held is decided in one place, the lease of the hold at the store.
+// share it. Whether it is held is decided in one place, the lease: no field here says so,
+// so none can disagree with the clock.
 type ownerHold struct {
 	place *place
 	owner *ownerState

@@ -69,7 +69,8 @@ func (p *place) cause() error {
 	}
 }
 
-// end ends one handle for the reason err. The shard is locked.
+// end ends one handle for the reason err: Done closes under the mutex, at once. What
+// runs a user's code is left to run. The shard is locked.
 func (fx *effects) end(h *Handle, err error) {
 	fx.endContexts(h, err)
 	fx.add(h.atEnd, err)
@@ -132,7 +133,8 @@ func (c *Client) tellLost(h *Handle, text string, attrs ...any) {
 	c.logs.add(func() { c.log.Warn(text, attrs...) })
 }
 
-// expired is told by the watchdog that a lease ran out or is gone at the store.
+// expired is told by the watchdog that a lease ran out or is gone at the store. The
+// cause is read from the lease in lose, where other goroutines find it too.
 func (c *Client) expired(l *watchdog.Lease, _ watchdog.Cause) {
 	p := l.Value.(*place)
 	sh := p.name.shard
@@ -145,7 +147,9 @@ func (c *Client) expired(l *watchdog.Lease, _ watchdog.Cause) {
 	fx.run(c)
 }
 
-// renew is the watchdog's way to the store: one call for a batch of leases.
+// renew is the watchdog's way to the store: one call for a batch of leases. An answer
+// that does not say "gone" in so many words leaves the lease to its deadline: the next
+// try may succeed, and nothing is lost before that.
 func (c *Client) renew(ctx context.Context, batch []*watchdog.Lease) []watchdog.Outcome {
 	refs := make([]store.Ref, len(batch))
 	for i, lease := range batch {
@@ -173,7 +177,9 @@ func (c *Client) renew(ctx context.Context, batch []*watchdog.Lease) []watchdog.
 	return outcomes
 }
 
-// goneAtRelease tells that a hold was gone when it was released.
+// goneAtRelease tells that a hold was gone when it was released: since its last renewal
+// the store lost it, or an operator broke it. Another owner may have had the lock
+// meanwhile, so Unlock says so, although nothing is left to release.
 func (c *Client) goneAtRelease(h *Handle, err error) error {
 	c.countLoss(ErrGone)
 	c.tellLost(h, "dlock: hold was gone when it was released")

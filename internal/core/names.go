@@ -19,7 +19,8 @@ type shard struct {
 	calls request.Counter // lock calls and unlocks under way, for Close to wait for
 }
 
-// hashSeed is one for all clients: they spread names alike, which harms nobody.
+// hashSeed is one for all clients: they spread names alike, which harms nobody. It
+// differs in each process, so names cannot be chosen to meet in one shard.
 var hashSeed = maphash.MakeSeed()
 
 func (c *Client) shard(name string) *shard {
@@ -74,8 +75,10 @@ type identity struct {
 	requests int // acquisition ids that were asked for under it
 }
 
-// enter counts one call of an owner in. The shard is locked. The memory of the
-// call serves for what is made.
+// enter counts one call of an owner in. The memory of the call serves for the owner's
+// state, but not for the name's: that is shared with calls that may outlast this one,
+// and would keep this call's memory for as long as the name is in use. The shard is
+// locked.
 func (a *Call) enter(sh *shard) {
 	name, owner := a.Config.Name, a.Owner
 	n := sh.names[name]
@@ -97,6 +100,8 @@ func (a *Call) enter(sh *shard) {
 	a.name, a.owner = n, o
 }
 
+// find returns the state of an owner, or nil. It takes constant time, because thousands
+// of readers may hold one name.
 func (n *nameState) find(owner Owner) *ownerState {
 	if n.owner != nil && n.owner.owner == owner {
 		return n.owner
@@ -104,6 +109,7 @@ func (n *nameState) find(owner Owner) *ownerState {
 	return n.others[owner]
 }
 
+// add enters an owner that find has not found.
 func (n *nameState) add(o *ownerState) {
 	switch {
 	case n.owner == nil:
@@ -198,7 +204,9 @@ func (o *ownerState) mayAsk() error {
 }
 
 // known returns the identity under which the store knows o, and makes one from id
-// if there is none.
+// if there is none. An explicit owner is known by its own text, so that it can re-enter
+// from another process. A private owner gets a random one each time it comes to the
+// name: nothing that may still arrive for it then matters to a later hold.
 func (o *ownerState) known(id string) *identity {
 	if o.identity == nil {
 		if !o.owner.Private {

@@ -220,7 +220,8 @@ func (p *place) end(g *ownerHold) (last bool) {
 // passed the hold on: then it stays where it is. The shard is locked.
 func (p *place) isOpen() bool {
 	c := p.name.client
-	return p.spare > 0 && p.identity.requests == 1 && c.now()-p.began < handoverWindow && !c.isClosing.Load() && p.lease.Valid()
+	return p.spare > 0 && p.identity.requests == 1 && c.now()-p.began < handoverWindow &&
+		!c.isClosing.Load() && p.lease.Valid()
 }
 
 // successor returns the call of the next writer here that the hold can pass on to

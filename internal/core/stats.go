@@ -6,14 +6,16 @@ import (
 	"time"
 )
 
-// Stats is what the client holds and does at one moment, and what it has done.
+// Stats is what the client holds and does at one moment, and what it has done. The
+// public package documents the fields.
 type Stats struct {
 	Names, Holds, Waiters, Calls, Places, Releases int
 
 	Counters
 }
 
-// Counters count from the start of the client.
+// Counters count from the start of the client. They never go down, so that a monitoring
+// system can take rates.
 type Counters struct {
 	Waits          int64
 	WaitTime       time.Duration

@@ -59,7 +59,8 @@ func (q *Queue) Join(w *Waiter) {
 // Serve takes w, which is in the queue, out of it because it was granted.
 func (q *Queue) Serve(w *Waiter) []Action { return q.take(w, Granted) }
 
-// Bypass takes w out because its owner holds the lock: its call goes past the queue.
+// Bypass takes w out because its owner holds the lock: its call begins again, and
+// re-enters.
 func (q *Queue) Bypass(w *Waiter) []Action { return q.take(w, Direct) }
 
 // Leave takes w out of the queue because its call ends.
