@@ -10,27 +10,6 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// LockConfig is what one lock is taken with. It does not change.
-type LockConfig struct {
-	request.Config
-	Name     string
-	MaxHold  time.Duration // 0: no cap
-	Handoffs int           // local hand-overs of one grant at most; not positive: none
-
-	kind localqueue.Kind // which waiters a grant by this config fits
-}
-
-// shareable reports whether a hold by this config may serve several owners of the
-// process: it has to be renewed for as long as they have it.
-func (c *LockConfig) shareable() bool { return !c.Fixed && c.MaxHold == 0 && c.Handoffs > 0 }
-
-// Prepare completes the config. It is called once, when all fields are set. The kind has
-// all by which the store tells two holds apart: a lease that is passed on must not have
-// another length, nor show another label, than its new owner asked for.
-func (c *LockConfig) Prepare() {
-	c.kind = localqueue.Kind{TTL: int64(c.TTL), WaitTTL: int64(c.WaitTTL), Label: c.Label, Alone: !c.shareable()}
-}
-
 // Call is one lock call, and the memory of all that an uncontended lock needs: most
 // calls need each part exactly once, and one object costs less than five. The price is
 // that a hold keeps the memory of its call. The caller sets Client to Try and does not
@@ -147,6 +126,31 @@ func (a *Call) begin(sh *shard, over error) (localqueue.State, error) {
 	}
 	o.waiters = append(o.waiters, a)
 	return w.State, a.count(asks)
+}
+
+// enter counts one call of an owner in. The memory of the call serves for the owner's
+// state, but not for the name's: that is shared with calls that may outlast this one,
+// and would keep this call's memory for as long as the name is in use. The shard is
+// locked.
+func (a *Call) enter(sh *shard) {
+	name, owner := a.Config.Name, a.Owner
+	n := sh.names[name]
+	if n == nil {
+		if sh.names == nil {
+			sh.names = make(map[string]*nameState)
+		}
+		n = &nameState{client: a.Client, shard: sh, name: name}
+		sh.names[name] = n
+	}
+	o := n.find(owner)
+	if o == nil {
+		o = &a.ownerMemory
+		o.name, o.owner = n, owner
+		o.holds, o.waiters = o.sole.hold[:0], o.sole.waiter[:0]
+		n.add(o)
+	}
+	o.refs++
+	a.name, a.owner = n, o
 }
 
 // await blocks until the state of the waiter has changed.

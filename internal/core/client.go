@@ -21,6 +21,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dlock-go/dlock/internal/localqueue"
 	"github.com/dlock-go/dlock/internal/request"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/watchdog"
@@ -35,6 +36,27 @@ type Config struct {
 	SlowWait   time.Duration // after which a wait is logged; 0: never
 	OnLost     func(*Handle) // may be nil
 	Log        *slog.Logger
+}
+
+// LockConfig is what one lock is taken with. It does not change.
+type LockConfig struct {
+	request.Config
+	Name     string
+	MaxHold  time.Duration // 0: no cap
+	Handoffs int           // local hand-overs of one grant at most; not positive: none
+
+	kind localqueue.Kind // which waiters a grant by this config fits
+}
+
+// shareable reports whether a hold by this config may serve several owners of the
+// process: it has to be renewed for as long as they have it.
+func (c *LockConfig) shareable() bool { return !c.Fixed && c.MaxHold == 0 && c.Handoffs > 0 }
+
+// Prepare completes the config. It is called once, when all fields are set. The kind has
+// all by which the store tells two holds apart: a lease that is passed on must not have
+// another length, nor show another label, than its new owner asked for.
+func (c *LockConfig) Prepare() {
+	c.kind = localqueue.Kind{TTL: int64(c.TTL), WaitTTL: int64(c.WaitTTL), Label: c.Label, Alone: !c.shareable()}
 }
 
 // Client takes locks from one store.

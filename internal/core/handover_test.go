@@ -126,3 +126,34 @@ func TestHoldOfAnIdentityAskedForTwice(t *testing.T) {
 	assert.Zero(t, s.spare)
 	assert.Equal(t, uint64(4), s.token)
 }
+
+// When an owner gets the lock by one call, its other calls that wait re-enter, also those that have
+// a place of their own at the store. The place is given up.
+func TestOtherCallsOfAnOwnerReenter(t *testing.T) {
+	for name, owner := range map[string]Owner{"explicit": NewOwner(), "private": NewPrivateOwner()} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				unlock := r.otherProcess()
+				calls := []*Call{r.call(usual, store.Exclusive), r.call(usual, store.Exclusive)}
+				var waiting []<-chan error
+				for _, a := range calls {
+					a.Owner = owner
+					waiting = append(waiting, r.begin(r.t.Context(), a))
+				}
+				require.NoError(t, unlock())
+				for _, err := range waiting {
+					require.NoError(t, <-err)
+				}
+				synctest.Wait()
+				assert.Equal(t, 2, calls[0].Handle.Count())
+				state, err := r.s.Inspect(r.t.Context(), "m")
+				require.NoError(t, err)
+				assert.Len(t, state.Holders, 1)
+				assert.Empty(t, state.Queue)
+				for _, a := range calls {
+					require.NoError(t, a.Handle.Unlock())
+				}
+			})
+		})
+	}
+}

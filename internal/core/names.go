@@ -75,31 +75,6 @@ type identity struct {
 	requests int // acquisition ids that were asked for under it
 }
 
-// enter counts one call of an owner in. The memory of the call serves for the owner's
-// state, but not for the name's: that is shared with calls that may outlast this one,
-// and would keep this call's memory for as long as the name is in use. The shard is
-// locked.
-func (a *Call) enter(sh *shard) {
-	name, owner := a.Config.Name, a.Owner
-	n := sh.names[name]
-	if n == nil {
-		if sh.names == nil {
-			sh.names = make(map[string]*nameState)
-		}
-		n = &nameState{client: a.Client, shard: sh, name: name}
-		sh.names[name] = n
-	}
-	o := n.find(owner)
-	if o == nil {
-		o = &a.ownerMemory
-		o.name, o.owner = n, owner
-		o.holds, o.waiters = o.sole.hold[:0], o.sole.waiter[:0]
-		n.add(o)
-	}
-	o.refs++
-	a.name, a.owner = n, o
-}
-
 // find returns the state of an owner, or nil. It takes constant time, because thousands
 // of readers may hold one name.
 func (n *nameState) find(owner Owner) *ownerState {
