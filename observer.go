@@ -2,7 +2,6 @@ package dlock
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/dlock-go/dlock/internal/core"
@@ -86,7 +85,7 @@ func (l *locker) observedAcquire(ctx context.Context, wait bool) (*Hold, error) 
 	}
 	e := HoldEvent{Name: l.config.Name, Shared: l.mode == store.Shared, Nested: h.core.Nested()}
 	h.core.AtEnd(func(end error) {
-		e.Held, e.Lost = time.Since(got), lossCause(end)
+		e.Held, e.Lost = time.Since(got), lossCauses[end]
 		if e.Lost == "" {
 			o.EndHold(e)
 		} else {
@@ -96,18 +95,9 @@ func (l *locker) observedAcquire(ctx context.Context, wait bool) (*Hold, error) 
 	return h, nil
 }
 
-func lossCause(end error) LossCause {
-	switch {
-	case !errors.Is(end, ErrLost):
-		return ""
-	case errors.Is(end, core.ErrFixedEnded):
-		return LostFixed
-	case errors.Is(end, core.ErrMaxHold):
-		return LostMaxHold
-	case errors.Is(end, core.ErrGone):
-		return LostGone
-	}
-	return LostDeadline
+// lossCauses names the errors that a lost hold ends with. Any other end is no loss.
+var lossCauses = map[error]LossCause{
+	core.ErrDeadline: LostDeadline, core.ErrFixedEnded: LostFixed, core.ErrMaxHold: LostMaxHold, core.ErrGone: LostGone,
 }
 
 // observedStore is a store with an observer around the calls that locks need.
