@@ -51,6 +51,7 @@ import (
 // have to share it. Close it when it is no longer used.
 type Client struct {
 	core   *core.Client
+	store  store.Store
 	opts   Options
 	minTTL time.Duration
 	log    *slog.Logger
@@ -75,10 +76,10 @@ func New(s store.Store, opts *Options) (*Client, error) {
 	if err != nil {
 		return nil, &Error{Op: "new", Err: err}
 	}
+	c := &Client{store: s, opts: resolved, minTTL: minTTL, log: resolved.Logger}
 	if resolved.Observer != nil {
 		s = &observedStore{s, resolved.Observer}
 	}
-	c := &Client{opts: resolved, minTTL: minTTL, log: resolved.Logger}
 	cfg := core.Config{
 		Store:      s,
 		Timeout:    resolved.timeout(resolved.TTL),
@@ -112,7 +113,7 @@ func (c *Client) RWMutex(name string, opts ...LockOption) *RWMutex {
 }
 
 func (c *Client) locker(cfg *lockConfig, mode store.Mode) locker {
-	return locker{client: c, config: cfg, mode: mode, owners: new(sharedLists)}
+	return locker{client: c, config: cfg, mode: mode, held: new(heldLists)}
 }
 
 // Close ends the client. Calls that wait return ErrClosed, and later calls return it

@@ -5,33 +5,48 @@ import (
 	"sync"
 )
 
-// heldList is the holds of Lock and TryLock, which return none. Each operation
-// takes constant time, however many readers hold.
+// heldLists are the holds of Lock and TryLock, which return none, for Unlock to find.
+// The values that As makes of a lock share them: so m.As(o).Lock and m.As(o).Unlock
+// belong together. Holds of the value itself are under the zero Owner.
+type heldLists struct {
+	mu    sync.Mutex
+	lists map[Owner]*heldList
+}
+
+// heldList is the holds of one owner. Each operation takes constant time, however many
+// readers hold.
 type heldList struct {
-	mu   sync.Mutex
 	live []*Hold // Hold.index is its place here
 	lost []*Hold
 }
 
-func (k *heldList) add(h *Hold) {
+func (k *heldLists) add(o Owner, h *Hold) {
 	k.mu.Lock()
-	h.index = len(k.live)
-	k.live = append(k.live, h)
+	list := k.lists[o]
+	if list == nil {
+		if k.lists == nil {
+			k.lists = make(map[Owner]*heldList)
+		}
+		list = new(heldList)
+		k.lists[o] = list
+	}
+	h.index = len(list.live)
+	list.live = append(list.live, h)
 	k.mu.Unlock()
 	h.core.AtEnd(func(reason error) {
 		if errors.Is(reason, ErrLost) {
-			k.lose(h)
+			k.lose(list, h)
 		}
 	})
 }
 
 // lose moves a hold to the lost ones, unless it was taken meanwhile.
-func (k *heldList) lose(h *Hold) {
+func (k *heldLists) lose(list *heldList, h *Hold) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if h.index < len(k.live) && k.live[h.index] == h {
-		k.remove(h.index)
-		k.lost = append(k.lost, h)
+	if h.index < len(list.live) && list.live[h.index] == h {
+		list.remove(h.index)
+		list.lost = append(list.lost, h)
 	}
 }
 
@@ -44,70 +59,33 @@ func (k *heldList) remove(i int) {
 	k.live = k.live[:last]
 }
 
-// take picks the hold that an Unlock without one means: a live one, unless one has
+// take picks the hold that an Unlock for that owner means: a live one, unless one has
 // been lost. The critical section of a lost hold is void, and its goroutine must not
 // release the lock under another that holds it by now. So at worst a live hold is
 // released one Unlock later than its own. live reports that another hold is live. A
 // lease that has run out before any timer could tell is noticed for the oldest hold and
 // for the last.
-func (k *heldList) take() (h *Hold, live bool) {
+func (k *heldLists) take(o Owner) (h *Hold, live bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if n := len(k.lost); n > 0 {
-		h = k.lost[n-1]
-		k.lost[n-1] = nil
-		k.lost = k.lost[:n-1]
-		return h, len(k.live) > 0
-	}
-	i := len(k.live) - 1
-	if i < 0 {
+	list := k.lists[o]
+	if list == nil {
 		return nil, false
 	}
-	if i > 0 && !k.live[0].core.Live() {
-		i, live = 0, true
+	if n := len(list.lost); n > 0 {
+		h, live = list.lost[n-1], len(list.live) > 0
+		list.lost[n-1] = nil
+		list.lost = list.lost[:n-1]
+	} else if i := len(list.live) - 1; i >= 0 {
+		if i > 0 && !list.live[0].core.Live() {
+			i, live = 0, true
+		}
+		h = list.live[i]
+		list.remove(i)
 	}
-	h = k.live[i]
-	k.remove(i)
-	return h, live
-}
-
-func (k *heldList) empty() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return len(k.live)+len(k.lost) == 0
-}
-
-// sharedLists are the held lists of owners that were named by As, in one mode of one
-// lock. A list without holds is not kept.
-type sharedLists struct {
-	mu    sync.Mutex
-	lists map[Owner]*heldList
-}
-
-func (s *sharedLists) add(o Owner, h *Hold) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.lists == nil {
-		s.lists = make(map[Owner]*heldList)
-	}
-	k := s.lists[o]
-	if k == nil {
-		k = new(heldList)
-		s.lists[o] = k
-	}
-	k.add(h)
-}
-
-func (s *sharedLists) take(o Owner) (h *Hold, live bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	k := s.lists[o]
-	if k == nil {
-		return nil, false
-	}
-	h, live = k.take()
-	if k.empty() {
-		delete(s.lists, o)
+	// Owners come and go, while the value itself is locked again and again.
+	if len(list.live)+len(list.lost) == 0 && o.valid() {
+		delete(k.lists, o)
 	}
 	return h, live
 }

@@ -20,14 +20,12 @@ type locker struct {
 	mode   store.Mode
 	acts   bool // for owner, rather than for the one in the context
 	owner  Owner
-
-	held   heldList     // by Lock and TryLock, unless acts
-	owners *sharedLists // by Lock and TryLock of the values that As made
+	held   *heldLists // by Lock and TryLock, also of the values that As made
 }
 
 func (l *locker) as(o Owner) locker {
 	l.mustBeMade()
-	return locker{client: l.client, config: l.config, mode: l.mode, acts: true, owner: o, owners: l.owners}
+	return locker{client: l.client, config: l.config, mode: l.mode, acts: true, owner: o, held: l.held}
 }
 
 // mustBeMade panics for a lock that no Client has made.
@@ -128,20 +126,17 @@ func (l *locker) take(ctx context.Context, wait bool) (*Hold, error) {
 	return h, nil
 }
 
-func (l *locker) lockContext(ctx context.Context) (*Hold, error) {
-	h, err := l.acquire(ctx, true)
-	if err != nil {
+// lockContext is LockContext, and TryLockContext without wait.
+func (l *locker) lockContext(ctx context.Context, wait bool) (*Hold, error) {
+	h, err := l.acquire(ctx, wait)
+	switch {
+	case err == nil:
+		return h, nil
+	case wait:
 		return nil, l.fail("lock", err)
-	}
-	return h, nil
-}
-
-func (l *locker) tryLockContext(ctx context.Context) (*Hold, error) {
-	h, err := l.acquire(ctx, false)
-	if err != nil {
+	default:
 		return nil, l.fail("trylock", err)
 	}
-	return h, nil
 }
 
 // warn has the holder told before the hold can end, if it wants that.
@@ -169,7 +164,7 @@ func (l *locker) lock() {
 	for {
 		h, err := l.acquire(context.Background(), true)
 		if err == nil {
-			l.keep(h)
+			l.held.add(l.owner, h)
 			return
 		}
 		if hopeless(err) || errors.Is(err, ErrUpgrade) || errors.Is(err, core.ErrLostOuter) || errors.Is(err, ErrTooManyHolds) {
@@ -204,7 +199,7 @@ func (l *locker) tryLock() bool {
 	h, err := l.acquire(context.Background(), false)
 	switch {
 	case err == nil:
-		l.keep(h)
+		l.held.add(l.owner, h)
 		return true
 	case hopeless(err):
 		panic(l.fail("trylock", err))
@@ -216,7 +211,11 @@ func (l *locker) tryLock() bool {
 
 func (l *locker) unlock() {
 	l.mustBeMade()
-	h, live := l.takeHeld()
+	var h *Hold
+	var live bool
+	if !l.acts || l.owner.valid() { // the zero Owner stands for the value itself
+		h, live = l.held.take(l.owner)
+	}
 	if h == nil {
 		panic(l.fail("unlock", errNotLocked))
 	}
@@ -263,22 +262,4 @@ func (l *locker) tells(err, end error) bool {
 	var inner *Error
 	return errors.As(err, &inner) && inner.Name == l.config.Name &&
 		(errors.Is(inner, ErrLost) && errors.Is(end, ErrLost) || errors.Is(inner, ErrClosed) && errors.Is(end, ErrClosed))
-}
-
-// keep puts the hold of a Locker form where Unlock finds it: with the value. For an
-// owner named by As it is the value that As was called on. So m.As(o).Lock and
-// m.As(o).Unlock belong together.
-func (l *locker) keep(h *Hold) {
-	if l.acts {
-		l.owners.add(l.owner, h)
-	} else {
-		l.held.add(h)
-	}
-}
-
-func (l *locker) takeHeld() (h *Hold, live bool) {
-	if l.acts {
-		return l.owners.take(l.owner)
-	}
-	return l.held.take()
 }

@@ -2,8 +2,6 @@ package dlock
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/dlock-go/dlock/internal/core"
@@ -87,7 +85,7 @@ func (l *locker) observedAcquire(ctx context.Context, wait bool) (*Hold, error) 
 	}
 	e := HoldEvent{Name: l.config.Name, Shared: l.mode == store.Shared, Nested: h.core.Nested()}
 	h.core.AtEnd(func(end error) {
-		e.Held, e.Lost = time.Since(got), lossCause(end)
+		e.Held, e.Lost = time.Since(got), lossCauses[end]
 		if e.Lost == "" {
 			o.EndHold(e)
 		} else {
@@ -97,94 +95,59 @@ func (l *locker) observedAcquire(ctx context.Context, wait bool) (*Hold, error) 
 	return h, nil
 }
 
-func lossCause(end error) LossCause {
-	switch {
-	case !errors.Is(end, ErrLost):
-		return ""
-	case errors.Is(end, core.ErrFixedEnded):
-		return LostFixed
-	case errors.Is(end, core.ErrMaxHold):
-		return LostMaxHold
-	case errors.Is(end, core.ErrGone):
-		return LostGone
-	}
-	return LostDeadline
+// lossCauses names the errors that a lost hold ends with. Any other end is no loss.
+var lossCauses = map[error]LossCause{
+	core.ErrDeadline: LostDeadline, core.ErrFixedEnded: LostFixed, core.ErrMaxHold: LostMaxHold, core.ErrGone: LostGone,
 }
 
-// observedStore is a store with an observer around its calls.
+// observedStore is a store with an observer around the calls that locks need.
 type observedStore struct {
 	store.Store
 	observer Observer
 }
 
-// begin is called before a call of the store, and returns the context for it.
-func (s *observedStore) begin(ctx context.Context, op, name string) (context.Context, time.Time) {
-	return s.observer.BeginCall(ctx, op, name), time.Now()
-}
-
-// end is called after it.
-func (s *observedStore) end(ctx context.Context, began time.Time, e CallEvent) {
+// observed makes one call of the store, with the observer around it if there is one. The
+// call may change the event.
+func observed(ctx context.Context, o Observer, e *CallEvent, call func(context.Context) error) {
+	if o == nil {
+		e.Err = call(ctx)
+		return
+	}
+	ctx = o.BeginCall(ctx, e.Op, e.Name)
+	began := time.Now()
+	e.Err = call(ctx)
 	e.Took = time.Since(began)
-	s.observer.EndCall(ctx, e)
+	o.EndCall(ctx, *e)
 }
 
-func (s *observedStore) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
-	ctx, began := s.begin(ctx, "acquire", req.Name)
-	g, err := s.Store.Acquire(ctx, req)
-	s.end(ctx, began, CallEvent{Op: "acquire", Name: req.Name, Names: 1, Err: err})
+func (s *observedStore) Acquire(ctx context.Context, req store.Request) (g store.Grant, err error) {
+	e := CallEvent{Op: "acquire", Name: req.Name, Names: 1}
+	observed(ctx, s.observer, &e, func(ctx context.Context) error {
+		g, err = s.Store.Acquire(ctx, req)
+		return err
+	})
 	return g, err
 }
 
-func (s *observedStore) Renew(ctx context.Context, refs []store.Ref) []error {
+func (s *observedStore) Renew(ctx context.Context, refs []store.Ref) (errs []error) {
 	e := CallEvent{Op: "renew", Names: len(refs)}
 	if len(refs) == 1 {
 		e.Name = refs[0].Name
 	}
-	ctx, began := s.begin(ctx, e.Op, e.Name)
-	errs := s.Store.Renew(ctx, refs)
-	for _, err := range errs {
-		if err != nil {
-			e.Failed++
+	observed(ctx, s.observer, &e, func(ctx context.Context) error {
+		errs = s.Store.Renew(ctx, refs)
+		for _, err := range errs {
+			if err != nil {
+				e.Failed++
+			}
 		}
-	}
-	s.end(ctx, began, e)
+		return nil
+	})
 	return errs
 }
 
 func (s *observedStore) Release(ctx context.Context, ref store.Ref) error {
-	ctx, began := s.begin(ctx, "release", ref.Name)
-	err := s.Store.Release(ctx, ref)
-	s.end(ctx, began, CallEvent{Op: "release", Name: ref.Name, Names: 1, Err: err})
-	return err
-}
-
-func (s *observedStore) Inspect(ctx context.Context, name string) (store.State, error) {
-	ctx, began := s.begin(ctx, "inspect", name)
-	state, err := s.Store.Inspect(ctx, name)
-	s.end(ctx, began, CallEvent{Op: "inspect", Name: name, Names: 1, Err: err})
-	return state, err
-}
-
-// List returns ErrUnsupported if the store has no List.
-func (s *observedStore) List(ctx context.Context) ([]string, error) {
-	lister, ok := s.Store.(store.Lister)
-	if !ok {
-		return nil, fmt.Errorf("%w: %T cannot list the names in use", ErrUnsupported, s.Store)
-	}
-	ctx, began := s.begin(ctx, "list", "")
-	names, err := lister.List(ctx)
-	s.end(ctx, began, CallEvent{Op: "list", Err: err})
-	return names, err
-}
-
-// Break returns ErrUnsupported if the store has no Break.
-func (s *observedStore) Break(ctx context.Context, name string) (int, error) {
-	breaker, ok := s.Store.(store.Breaker)
-	if !ok {
-		return 0, fmt.Errorf("%w: %T cannot break a lock", ErrUnsupported, s.Store)
-	}
-	ctx, began := s.begin(ctx, "break", name)
-	broken, err := breaker.Break(ctx, name)
-	s.end(ctx, began, CallEvent{Op: "break", Name: name, Names: 1, Err: err})
-	return broken, err
+	e := CallEvent{Op: "release", Name: ref.Name, Names: 1}
+	observed(ctx, s.observer, &e, func(ctx context.Context) error { return s.Store.Release(ctx, ref) })
+	return e.Err
 }

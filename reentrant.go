@@ -73,12 +73,14 @@ func (m *Mutex) TryLock() bool { return m.l.tryLock() }
 //   - ErrUnavailable if the store has confirmed nothing for a whole TTL;
 //   - ErrTooManyWaiters, ErrTooManyHolds, ErrForeignKey, ErrRefused;
 //   - ErrInvalidName, ErrInvalidTTL, ErrInvalidOption, ErrInvalidOwner.
-func (m *Mutex) LockContext(ctx context.Context) (*Hold, error) { return m.l.lockContext(ctx) }
+func (m *Mutex) LockContext(ctx context.Context) (*Hold, error) { return m.l.lockContext(ctx, true) }
 
 // TryLockContext is LockContext without the wait for other holders. It returns
 // ErrHeld if the lock is busy or others wait for it. If the store gives no usable
 // answer it asks again, for StoreTimeout in all, and then returns ErrUnavailable.
-func (m *Mutex) TryLockContext(ctx context.Context) (*Hold, error) { return m.l.tryLockContext(ctx) }
+func (m *Mutex) TryLockContext(ctx context.Context) (*Hold, error) {
+	return m.l.lockContext(ctx, false)
+}
 
 // Do locks m as LockContext does, calls fn, and unlocks m, also if fn panics. The
 // context of fn carries the owner, so fn may take m again. It is cancelled with a

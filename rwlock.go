@@ -35,11 +35,13 @@ func (rw *RWMutex) Unlock() { rw.write.unlock() }
 func (rw *RWMutex) TryLock() bool { return rw.write.tryLock() }
 
 // LockContext is Mutex.LockContext, and may also fail with ErrUpgrade.
-func (rw *RWMutex) LockContext(ctx context.Context) (*Hold, error) { return rw.write.lockContext(ctx) }
+func (rw *RWMutex) LockContext(ctx context.Context) (*Hold, error) {
+	return rw.write.lockContext(ctx, true)
+}
 
 // TryLockContext is Mutex.TryLockContext, and may also fail with ErrUpgrade.
 func (rw *RWMutex) TryLockContext(ctx context.Context) (*Hold, error) {
-	return rw.write.tryLockContext(ctx)
+	return rw.write.lockContext(ctx, false)
 }
 
 // Do is Mutex.Do under the writer's lock.
@@ -61,11 +63,13 @@ func (rw *RWMutex) RUnlock() { rw.read.unlock() }
 func (rw *RWMutex) TryRLock() bool { return rw.read.tryLock() }
 
 // RLockContext is LockContext for a reader.
-func (rw *RWMutex) RLockContext(ctx context.Context) (*Hold, error) { return rw.read.lockContext(ctx) }
+func (rw *RWMutex) RLockContext(ctx context.Context) (*Hold, error) {
+	return rw.read.lockContext(ctx, true)
+}
 
 // TryRLockContext is TryLockContext for a reader.
 func (rw *RWMutex) TryRLockContext(ctx context.Context) (*Hold, error) {
-	return rw.read.tryLockContext(ctx)
+	return rw.read.lockContext(ctx, false)
 }
 
 // RDo is Do under the reader's lock.

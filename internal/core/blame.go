@@ -36,7 +36,8 @@ func (a *Call) over() error {
 	return err
 }
 
-// warnSlow logs that the call waits for long.
+// warnSlow logs that the call waits for long. Once a call is enough: it says since when
+// the holder has the lock.
 func (a *Call) warnSlow() {
 	a.warned = true
 	c, waited := a.Client, time.Duration(a.Client.now()-a.since)
@@ -71,7 +72,7 @@ func (a *Call) inTheWay() (st request.Standing, own bool) {
 	if s.mode() == store.Shared && a.Mode == store.Shared {
 		return st, false
 	}
-	st.HeldBy, st.HeldSince = s.place.config.Label, a.Client.start.Add(time.Duration(s.began))
+	st.HeldBy, st.HeldSince = s.config.Label, a.Client.start.Add(time.Duration(s.began))
 	return st, true
 }
 

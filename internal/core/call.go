@@ -10,29 +10,10 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// LockConfig is what one lock is taken with. It does not change.
-type LockConfig struct {
-	request.Config
-	Name     string
-	MaxHold  time.Duration // 0: no cap
-	Handoffs int           // local hand-overs of one grant at most; not positive: none
-
-	kind localqueue.Kind // which waiters a grant by this config fits
-}
-
-// shareable reports whether a hold by this config may serve several owners of the
-// process: it has to be renewed for as long as they have it.
-func (c *LockConfig) shareable() bool { return !c.Fixed && c.MaxHold == 0 && c.Handoffs > 0 }
-
-// Prepare completes the config. It is called once, when all fields are set.
-func (c *LockConfig) Prepare() {
-	c.kind = localqueue.Kind{TTL: int64(c.TTL), WaitTTL: int64(c.WaitTTL), Label: c.Label, Alone: !c.shareable()}
-}
-
 // Call is one lock call, and the memory of all that an uncontended lock needs: most
-// calls need each part exactly once, and one object costs less than six. The price is
-// that a hold keeps the memory of its call. The caller sets Client to Owner and does
-// not change them.
+// calls need each part exactly once, and one object costs less than five. The price is
+// that a hold keeps the memory of its call. The caller sets Client to Try and does not
+// change them.
 type Call struct {
 	Client *Client
 	Config *LockConfig
@@ -41,19 +22,22 @@ type Call struct {
 	Mode   store.Mode
 	Try    bool // do not wait
 
-	counted      gauge
-	leaseChecked bool // the grant came on this goroutine, and the clock was read
-	cut          bool // its context has ended
-	warned       bool // its long wait was logged
+	counted gauge
+	checked bool // granted on this goroutine, which has just read the clock
+	cut     bool // its context has ended
+	warned  bool // its long wait was logged
+	lost    int  // ids that the store gave up in a row
 
 	ctx   context.Context
 	name  *nameState
 	owner *ownerState
 	since moment // it asks or waits; written under the shard
-	again *again
 	asked *place // the last place of its own; nil before the first
 
+	identity *identity // to go on by after the store has given an id up; nil before
+
 	// Guarded by the shard.
+	queue  *localqueue.Queue // the name's, or one for this call alone: it goes past the name's
 	waiter localqueue.Waiter
 	ready  chan struct{} // told when waiter.State has changed; made when the call has to wait
 	err    error         // if failed
@@ -63,53 +47,31 @@ type Call struct {
 	ownerMemory ownerState
 }
 
-// again is what a call keeps of an id that the store has given up, to go on with
-// another id of the same identity.
-type again struct {
-	identity *identity
-	lost     int // ids lost in a row
-}
-
-// times is how many ids were lost in a row.
-func (g *again) times() int {
-	if g == nil {
-		return 0
-	}
-	return g.lost
-}
-
-// maxLostIDs is how often in a row a call goes on with another id when the store
-// has given up the one that it asked by. One that lasted longer than the TTL begins
-// a new row.
-const maxLostIDs = 3
-
 // Lock takes the lock, and returns nil when a.Handle holds it. Its errors are bare.
 func (a *Call) Lock(ctx context.Context) error {
-	a.ctx = ctx
-	err := a.lock(ctx)
-	a.ctx = nil // the hold, which lives in the call, may outlive it by far
-	return err
-}
-
-func (a *Call) lock(ctx context.Context) error {
-	c := a.Client
-	sh := c.shard(a.Config.Name)
+	sh := a.Client.shard(a.Config.Name)
 	// Close waits for what a late grant leaves to do. The call counts itself before it
 	// looks: Close marks first and waits then, so one of the two sees the other.
 	sh.calls.Add()
-	defer sh.calls.Done()
-	if c.isClosing.Load() {
+	a.ctx = ctx
+	defer func() {
+		a.ctx = nil // the hold, which lives in the call, may outlive it by far
+		sh.calls.Done()
+	}()
+	if a.Client.isClosing.Load() {
 		return request.ErrClosed
 	}
-	state, err := a.join(sh, ended(ctx))
+	state, err := a.begin(sh, ended(ctx))
 	// Each step takes the state that the last one has left. Other goroutines may have
 	// changed it since, so a step that acts on it looks again under the shard's mutex.
 	for err == nil {
 		switch state {
+		case localqueue.Direct: // its owner has the name by another call meanwhile
+			if err = a.over(); err == nil {
+				state, err = a.begin(sh, nil)
+			}
 		case localqueue.Asking:
-			state, err = a.askForFront()
-		case localqueue.Direct:
-			state, err = a.askDirectly()
+			state, err = a.ask()
 		case localqueue.Waiting, localqueue.Following:
 			state, err = a.await()
 		case localqueue.Granted:
@@ -121,54 +83,79 @@ func (a *Call) lock(ctx context.Context) error {
 	return a.leave(err)
 }
 
-// join enters the name, and re-enters, joins other readers or queues. over is why ctx
-// has ended, if it has.
-func (a *Call) join(sh *shard, over error) (localqueue.State, error) {
+// begin enters the name, and re-enters, joins other readers or queues. over is why ctx
+// has ended, if it has: a re-entry into a lost hold says that first.
+func (a *Call) begin(sh *shard, over error) (localqueue.State, error) {
 	sh.mu.Lock()
-	a.enter(sh, a.Config.Name, a.Owner)
-	state, err := a.start(over)
-	sh.mu.Unlock()
-	if err == nil && !a.Try && state != localqueue.Granted {
-		err = a.countAsking()
+	defer sh.mu.Unlock()
+	if a.name == nil {
+		a.enter(sh)
 	}
-	return state, err
-}
-
-// start is join with the shard locked.
-func (a *Call) start(over error) (localqueue.State, error) {
-	w := &a.waiter
-	if done, err := a.reenter(over); done || err != nil {
+	n, o, w := a.name, a.owner, &a.waiter
+	done, err := o.reenter(a.Mode, over, a.Handle)
+	switch {
+	case done:
+		w.State, a.checked = localqueue.Granted, true
+		o.refs-- // of the call: the handle has its own
+		return w.State, nil
+	case err == nil:
+		err = over
+	}
+	if err != nil {
 		return w.State, err
 	}
-	if over != nil {
-		return w.State, over
-	}
-	n := a.name
+	// An explicit owner and one that holds the name go past the queue: a nested call,
+	// perhaps by way of another process, must not stand behind a stranger that waits for
+	// its own caller to finish. So does a Try, which would wait there. A queue of its own
+	// gives such a call the same states and functions as any other.
+	past := !a.Owner.Private || len(o.holds) > 0
 	switch {
-	case !a.Owner.Private || len(a.owner.holds) > 0:
-		// An explicit owner and one that holds the name go past the queue: a nested
-		// call, perhaps by way of another process, must not stand behind a
-		// stranger that waits for its own caller to finish.
-		w.State = localqueue.Direct
-	case a.Mode == store.Shared && n.reading.mayJoin(a):
-		n.reading.next()
-		n.reading.serve(a)
-	case a.Try:
-		w.State = localqueue.Direct // in the queue it would wait
+	case !past && n.serving.mayJoin(a):
+		n.serving.next()
+		n.serving.serve(a)
+		return w.State, nil
+	case past || a.Try:
+		a.queue = new(localqueue.Queue)
 	default:
-		w.Mode, w.Kind, w.Value = a.Mode, &a.Config.kind, a
-		n.queue.Join(w)
-		if w.State != localqueue.Asking { // else the first request may end it without a wait
-			a.since = a.Client.now()
-		}
-		a.owner.waiters = append(a.owner.waiters, a)
+		a.queue = &n.queue
 	}
-	return w.State, nil
+	w.Mode, w.Kind, w.Value = a.Mode, &a.Config.kind, a
+	a.queue.Join(w)
+	if w.State != localqueue.Asking { // else the first request may end it without a wait
+		a.since = a.Client.now()
+	}
+	o.waiters = append(o.waiters, a)
+	return w.State, a.count(asks)
+}
+
+// enter counts one call of an owner in. The memory of the call serves for the owner's
+// state, but not for the name's: that is shared with calls that may outlast this one,
+// and would keep this call's memory for as long as the name is in use. The shard is
+// locked.
+func (a *Call) enter(sh *shard) {
+	name, owner := a.Config.Name, a.Owner
+	n := sh.names[name]
+	if n == nil {
+		if sh.names == nil {
+			sh.names = make(map[string]*nameState)
+		}
+		n = &nameState{client: a.Client, shard: sh, name: name}
+		sh.names[name] = n
+	}
+	o := n.find(owner)
+	if o == nil {
+		o = &a.ownerMemory
+		o.name, o.owner = n, owner
+		o.holds, o.waiters = o.sole.hold[:0], o.sole.waiter[:0]
+		n.add(o)
+	}
+	o.refs++
+	a.name, a.owner = n, o
 }
 
 // await blocks until the state of the waiter has changed.
 func (a *Call) await() (localqueue.State, error) {
-	if err := a.countWaiting(); err != nil {
+	if err := a.count(waits); err != nil {
 		return a.state(), err
 	}
 	sh := a.name.shard
@@ -205,6 +192,8 @@ func (a *Call) await() (localqueue.State, error) {
 	}
 }
 
+// state is where the call stands now. Between two steps only what it is told changes
+// that, so a stale state costs a look and no more.
 func (a *Call) state() localqueue.State {
 	sh := a.name.shard
 	sh.mu.Lock()
@@ -212,7 +201,8 @@ func (a *Call) state() localqueue.State {
 	return a.waiter.State
 }
 
-// wake has the call look at its state. The shard is locked.
+// wake has the call look at its state. It says nothing of what has changed: a second
+// change before the call looks needs no second wake. The shard is locked.
 func (a *Call) wake() {
 	if a.ready == nil {
 		return // it has not begun to wait, and looks before it does
@@ -223,40 +213,34 @@ func (a *Call) wake() {
 	}
 }
 
-// failing notes why the call fails. The shard is locked.
+// failing notes why the call fails, for Queue.Fail, which takes it out. The shard is
+// locked.
 func (a *Call) failing(err error) bool {
 	a.err = err
 	a.owner.forget(a)
 	return true
 }
 
-// fail ends a call that is not in the queue. The shard is locked.
-func (a *Call) fail(err error) {
-	a.err = err
-	a.waiter.State = localqueue.Failed
-	a.wake()
-}
-
 // deliver ends a call that was granted. It looks at the clock last, so that a pause
 // on the way ends in an error, and not in a hold that is over. Only a hold that MaxHold
-// has ended is handed out all the same, as lost: see storeHold.late. From then on the
+// has ended is handed out all the same, as lost: see place.late. From then on the
 // loss of the hold is told.
 func (a *Call) deliver() error {
 	a.uncount()
-	if a.leaseChecked {
+	if a.checked {
 		return nil
 	}
 	h, sh := a.Handle, a.name.shard
-	s := h.turn.store
+	p := h.turn.place
 	var fx effects
 	sh.mu.Lock()
-	h.delivered = h.err == ErrMaxHold || h.err == nil && !s.late()
+	h.delivered = h.err == ErrMaxHold || h.err == nil && !p.late()
 	switch {
 	case !h.delivered:
 	case h.err != nil: // declared before the call had the hold, so not told
-		fx.losses = append(fx.losses, loss{store: s, cause: h.err, told: []*Handle{h}})
-	case !s.lease.Valid():
-		s.lose(&fx)
+		fx.lost = append(fx.lost, h)
+	case !p.lease.Valid():
+		p.lose(&fx)
 	}
 	delivered := h.delivered
 	sh.mu.Unlock()
@@ -280,10 +264,7 @@ func (a *Call) leave(err error) error {
 	}
 	st, own := a.inTheWay() // before it leaves, as it parts from its place then
 	if a.waiter.InQueue() {
-		n.carryOut(n.queue.Leave(&a.waiter))
-	}
-	if a.waiter.State == localqueue.Following { // by a place for this call alone
-		a.asked.drop()
+		n.carryOut(a.queue.Leave(&a.waiter))
 	}
 	a.owner.forget(a)
 	a.owner.leave()

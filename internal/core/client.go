@@ -4,11 +4,11 @@
 // The objects of one name, from the user's handle to the store:
 //
 //	Handle      one successful call of a user; nested ones share an ownerHold
-//	ownerHold   one owner's turn with a storeHold
-//	storeHold   one hold at the store with its lease; owners of this process have it
-//	            one after another (writers) or together (readers)
-//	place       one request at the store, and what it becomes: a storeHold
+//	ownerHold   one owner's turn with a hold at the store
+//	place       one request at the store, and the hold that it becomes; owners of this
+//	            process have it one after another (writers) or together (readers)
 //	nameState   everything that this process knows of a name: owners, queue, places
+//	Call        one lock call that is under way: it waits, or asks for its place
 //
 // The mutex of a shard guards all of that for its names. No call of the store, no
 // callback and no wait happens under it.
@@ -21,6 +21,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dlock-go/dlock/internal/localqueue"
 	"github.com/dlock-go/dlock/internal/request"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/watchdog"
@@ -37,6 +38,27 @@ type Config struct {
 	Log        *slog.Logger
 }
 
+// LockConfig is what one lock is taken with. It does not change.
+type LockConfig struct {
+	request.Config
+	Name     string
+	MaxHold  time.Duration // 0: no cap
+	Handoffs int           // local hand-overs of one grant at most; not positive: none
+
+	kind localqueue.Kind // which waiters a grant by this config fits
+}
+
+// shareable reports whether a hold by this config may serve several owners of the
+// process: it has to be renewed for as long as they have it.
+func (c *LockConfig) shareable() bool { return !c.Fixed && c.MaxHold == 0 && c.Handoffs > 0 }
+
+// Prepare completes the config. It is called once, when all fields are set. The kind has
+// all by which the store tells two holds apart: a lease that is passed on must not have
+// another length, nor show another label, than its new owner asked for.
+func (c *LockConfig) Prepare() {
+	c.kind = localqueue.Kind{TTL: int64(c.TTL), WaitTTL: int64(c.WaitTTL), Label: c.Label, Alone: !c.shareable()}
+}
+
 // Client takes locks from one store.
 type Client struct {
 	config Config
@@ -51,6 +73,8 @@ type Client struct {
 	waits    atomic.Int64 // calls that waited for a lock and have ended
 	waitTime atomic.Int64 // of waits, in nanoseconds
 	renewed  atomic.Int64 // holds
+	handed   atomic.Int64 // hand-overs without a call of the store
+	lost     [len(lossCauses)]atomic.Int64
 	renewals renewalLog
 	onLost   notices
 	logs     notices
@@ -86,6 +110,8 @@ func (c *Client) Close() error {
 	return c.close()
 }
 
+// close ends the client. Nothing is awaited before all that can be released has begun
+// to be, so twice the timeout bounds the whole.
 func (c *Client) close() error {
 	// First what could add holds, then the holds, then what their releases need.
 	close(c.closing)
@@ -105,12 +131,37 @@ func (c *Client) close() error {
 		return fmt.Errorf("%w: %w; %d releases are not confirmed and left to their leases", request.ErrUnavailable, err, left)
 	}
 	if left > 0 || !returned {
-		return fmt.Errorf("%w: %d releases not confirmed within %v, left to their leases", request.ErrUnavailable, left, bound)
+		return fmt.Errorf("%w: %d releases not confirmed within %v, left to their leases",
+			request.ErrUnavailable, left, bound)
 	}
 	return nil
 }
 
-// Notify has f called soon, on a goroutine that also calls the logger.
+// Look makes one call of the store that takes part in no lock.
+func (c *Client) Look(ctx context.Context, call func(context.Context) error) error {
+	busy := c.sender.Busy()
+	busy.Add() // so that Close waits for it
+	defer busy.Done()
+	if c.isClosing.Load() {
+		return request.ErrClosed
+	}
+	if err := ended(ctx); err != nil {
+		return err
+	}
+	err := c.sender.Look(ctx, c.config.Timeout, call)
+	switch over := ended(ctx); {
+	case err == nil:
+		return nil
+	case isUnavailable(err) && c.isClosing.Load():
+		return request.ErrClosed
+	case isUnavailable(err) && over != nil:
+		return fmt.Errorf("%w: %w", over, err)
+	}
+	return request.WhichClosed(err)
+}
+
+// Notify has f called soon, on a goroutine that also calls the logger. What f does then
+// delays no lock, however long it takes.
 func (c *Client) Notify(f func()) { c.logs.add(f) }
 
 // Closing returns a channel that is closed when Close has begun.
@@ -132,23 +183,31 @@ func (sh *shard) close(c *Client) {
 	var fx effects
 	sh.mu.Lock()
 	for _, n := range sh.names {
-		for _, o := range n.allOwners() {
-			for len(o.holds) > 0 {
-				g := o.holds[0]
-				for g.handles != nil {
-					fx.end(g.handles, ErrClosedHold)
-				}
-				if s := g.store; s.end(g) {
-					s.lease.Disarm()
-					c.renewals.ended(s)
-					s.place.request.Abandon()
-				}
-			}
+		if n.owner != nil {
+			n.owner.close(&fx)
+		}
+		for _, o := range n.others {
+			o.close(&fx)
 		}
 		n.dropSpares()
 	}
 	sh.mu.Unlock()
 	fx.run(c)
+}
+
+// close ends the holds of one owner. A hold that others share is given back with the
+// last of them. The shard is locked.
+func (o *ownerState) close(fx *effects) {
+	for len(o.holds) > 0 {
+		g := o.holds[0]
+		for g.handles != nil {
+			fx.end(g.handles, ErrClosedHold)
+		}
+		if p := g.place; p.end(g) {
+			p.giveUp()
+			p.request.Abandon()
+		}
+	}
 }
 
 // ended is why a call with ctx cannot go on, with the cause that a hold's context
@@ -161,7 +220,8 @@ func ended(ctx context.Context) error {
 	return withCause(err, context.Cause(ctx))
 }
 
-// moment is a time on the monotonic clock, counted from the start of the client.
+// moment is a time on the monotonic clock, counted from the start of the client. It is
+// a third of a time.Time in size, and never compares wall clocks by mistake.
 type moment time.Duration
 
 func (c *Client) now() moment { return moment(time.Since(c.start)) }

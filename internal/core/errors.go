@@ -31,6 +31,9 @@ var (
 	ErrGone       = fmt.Errorf("%w: the store says it is gone", store.ErrLost)
 )
 
+// lossCauses lists them in the order of Client.lost.
+var lossCauses = [...]error{ErrDeadline, ErrFixedEnded, ErrMaxHold, ErrGone}
+
 // withCause adds to the error of a context the cause of its end, if that says more.
 func withCause(err, cause error) error {
 	switch {

@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/dlock-go/dlock/store"
@@ -17,7 +18,6 @@ type grace struct {
 	handle *Handle
 	before time.Duration
 	timer  *time.Timer
-	warned bool
 }
 
 // looksInGrace is how many times the deadline is looked at between the warning and
@@ -42,56 +42,39 @@ func (h *Handle) WarnBefore(d time.Duration) {
 // look warns, or notices a renewal.
 func (g *grace) look() {
 	h := g.handle
-	c, sh := h.turn.owner.name.client, h.shard()
+	p, c, sh := h.turn.place, h.turn.place.name.client, h.shard()
 	busy := c.sender.Busy()
 	busy.Add()
 	defer busy.Done()
+	var fx effects
 	sh.mu.Lock()
-	deadline := h.Deadline()
+	deadline := p.lease.Deadline()
 	if h.err != nil || deadline.IsZero() {
 		sh.mu.Unlock()
 		return
 	}
-	var cancels []context.CancelCauseFunc
 	left := time.Until(deadline)
-	again, warned := left-g.before, g.warned
-	g.warned = again <= 0
-	h.ending = g.warned
-	if g.warned {
+	again, warned := left-g.before, h.ending
+	h.ending = again <= 0
+	changed := h.ending != warned
+	if h.ending {
 		again = max(g.before/looksInGrace, time.Millisecond)
-	}
-	if g.warned && !warned {
-		cancels = h.cancels()
+		if changed {
+			fx.cancel(h, ErrEnding)
+		}
 	}
 	g.timer.Reset(again)
 	sh.mu.Unlock()
-	for _, cancel := range cancels {
-		cancel(ErrEnding)
+	fx.run(c)
+	if !changed {
+		return
 	}
-	if g.warned != warned {
-		c.logGrace(h, g.warned, left)
+	level, text := slog.LevelWarn, "dlock: hold ends soon unless it is renewed"
+	if warned {
+		level, text = slog.LevelInfo, "dlock: hold was renewed after its warning"
 	}
-}
-
-// cancels returns what cancels the contexts of the handle. The shard is locked.
-func (h *Handle) cancels() (list []context.CancelCauseFunc) {
-	if h.inDo != nil {
-		list = append(list, h.inDo)
-	}
-	for _, cancel := range h.contexts {
-		list = append(list, cancel)
-	}
-	return list
-}
-
-func (c *Client) logGrace(h *Handle, warned bool, left time.Duration) {
-	req, token := &h.turn.store.place.request, h.Token()
 	c.logs.add(func() {
-		attrs := []any{"name", req.Name(), "token", token, "left", left, "id", store.Short(req.ID())}
-		if warned {
-			c.log.Warn("dlock: hold ends soon unless it is renewed", attrs...)
-		} else {
-			c.log.Info("dlock: hold was renewed after its warning", attrs...)
-		}
+		c.log.Log(context.Background(), level, text,
+			"name", p.request.Name(), "token", h.Token(), "left", left, "id", store.Short(p.request.ID()))
 	})
 }

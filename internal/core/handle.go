@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock/store"
@@ -13,10 +12,11 @@ import (
 // maxHandles bounds the nested handles of one owner, long before a count wraps.
 const maxHandles = math.MaxInt32
 
-// ownerHold is one owner's turn with a storeHold; the nested handles of the owner
-// share it. Whether it is held is decided in one place, the lease of the storeHold.
+// ownerHold is one owner's turn with a hold at the store; the nested handles of the owner
+// share it. Whether it is held is decided in one place, the lease: no field here says so,
+// so none can disagree with the clock.
 type ownerHold struct {
-	store *storeHold
+	place *place
 	owner *ownerState
 	token uint64
 
@@ -42,7 +42,6 @@ type Handle struct {
 	unlocked   bool
 	ending     bool // its contexts were cancelled by grace, and it was not renewed since
 
-	ended atomic.Bool // err is set; lets Live be read without the shard
 }
 
 // add adds a handle. The shard is locked and the owner's turn has not ended.
@@ -64,7 +63,7 @@ func (h *Handle) shard() *shard { return h.turn.owner.name.shard }
 // request.Request.Release for the errors.
 func (h *Handle) Unlock() error {
 	g := h.turn
-	s, c := g.store, g.owner.name.client
+	p, c := g.place, g.owner.name.client
 	sh := h.shard()
 	sh.calls.Add() // Close waits for the release
 	defer sh.calls.Done()
@@ -72,11 +71,11 @@ func (h *Handle) Unlock() error {
 	if err != nil || !last {
 		return err
 	}
-	var began moment
+	var bound <-chan time.Time
 	if len(spares) > 0 {
-		began = c.now()
+		bound = time.After(p.config.Timeout)
 	}
-	err = s.place.request.Release(c.closing)
+	err = p.request.Release(c.closing)
 	reason := ErrNotHeld
 	if errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrForeignKey) {
 		reason, err = ErrGone, c.goneAtRelease(h, err)
@@ -88,19 +87,13 @@ func (h *Handle) Unlock() error {
 	// the name from other processes for a moment. Its release runs since before the
 	// hold's, so this seldom waits.
 	for _, gone := range spares {
-		c.await(gone, began+moment(s.place.config.Timeout))
+		select {
+		case <-gone:
+		case <-bound:
+			return err
+		}
 	}
 	return err
-}
-
-// await waits for a channel to close, at most until deadline.
-func (c *Client) await(gone <-chan struct{}, deadline moment) {
-	timer := time.NewTimer(time.Duration(deadline - c.now()))
-	defer timer.Stop()
-	select {
-	case <-gone:
-	case <-timer.C:
-	}
 }
 
 // finish ends the handle. It reports last if no owner is left that has the hold at
@@ -109,7 +102,7 @@ func (c *Client) await(gone <-chan struct{}, deadline moment) {
 // any more.
 func (h *Handle) finish() (last bool, spares []<-chan struct{}, err error) {
 	g := h.turn
-	s, o := g.store, g.owner
+	p, o := g.place, g.owner
 	sh := h.shard()
 	var fx effects
 	sh.mu.Lock()
@@ -119,39 +112,37 @@ func (h *Handle) finish() (last bool, spares []<-chan struct{}, err error) {
 	}
 	h.unlocked = true
 	var next *Call
-	if h.err == nil {
-		last = h.next == nil && h.prev == nil && len(s.owners) == 1
-		if last {
-			next = s.successor()
-		}
-		// The clock decides, not the timer: after its deadline the hold may be another
-		// process's, and Unlock has to say so. A hold that passes on keeps its lease
-		// armed; successor has looked at it.
-		if next == nil && (last && !s.lease.Disarm() || !last && !s.lease.Valid()) {
-			s.lose(&fx)
-		}
+	last = h.err == nil && h.next == nil && h.prev == nil && len(p.owners) == 1
+	if last {
+		next = p.successor()
+	}
+	// The clock decides, not the timer: after its deadline the hold may be another
+	// process's, and Unlock has to say so. A hold that passes on keeps its lease armed;
+	// successor has looked at it.
+	if h.err == nil && next == nil && (last && !p.lease.Disarm() || !last && !p.lease.Valid()) {
+		p.lose(&fx)
 	}
 	switch err = h.err; {
 	case err != nil:
+		last = false
 		if errors.Is(err, store.ErrLost) {
 			o.lost--
 		}
-		last = false
 	case next != nil:
-		fx.end(h, ErrNotHeld)
-		s.pass(g, next)
 		last = false
+		fx.end(h, ErrNotHeld)
+		p.pass(g, next)
 	case last:
-		fx.endContexts(h, ErrNotHeld)
-		s.end(g)
-		o.name.client.renewals.ended(s)
+		fx.endContexts(h, ErrNotHeld) // AtEnd is told when the store has answered
+		p.end(g)
+		o.name.client.renewals.ended(p)
 		if o.name.ownerHolds == 0 {
 			spares = o.name.dropSpares()
 		}
 	default:
 		fx.end(h, ErrNotHeld)
 		if g.handles == nil {
-			s.end(g)
+			p.end(g)
 		}
 	}
 	o.leave()
@@ -166,8 +157,8 @@ func (h *Handle) Err() error {
 	sh := h.shard()
 	var fx effects
 	sh.mu.Lock()
-	if h.err == nil && !h.turn.store.lease.Valid() {
-		h.turn.store.lose(&fx)
+	if h.err == nil && !h.turn.place.lease.Valid() {
+		h.turn.place.lose(&fx)
 	}
 	err := h.err
 	sh.mu.Unlock()
@@ -175,8 +166,9 @@ func (h *Handle) Err() error {
 	return err
 }
 
-// Live is Err() == nil without the shard's mutex and without consequences.
-func (h *Handle) Live() bool { return !h.ended.Load() && h.turn.store.lease.Valid() }
+// Live is Err() == nil for a handle that was not unlocked, without the shard's mutex and
+// without consequences.
+func (h *Handle) Live() bool { return h.turn.place.lease.Valid() }
 
 // Done returns a channel that is closed when the handle is lost or unlocked.
 func (h *Handle) Done() <-chan struct{} {
@@ -192,9 +184,9 @@ func (h *Handle) Done() <-chan struct{} {
 	return h.done
 }
 
-// Context returns a copy of parent that is cancelled when the handle ends. With
-// inDo set its only user ends with the handle, so nothing watches whether the
-// context ends before.
+// Context returns a copy of parent that is cancelled when the handle ends, or at the
+// warning before that. With inDo set its only user ends with the handle, so nothing
+// watches whether the context ends before.
 func (h *Handle) Context(parent context.Context, inDo bool) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	if err := h.attach(ctx, cancel, inDo); err != nil {
@@ -203,9 +195,9 @@ func (h *Handle) Context(parent context.Context, inDo bool) context.Context {
 	return ctx
 }
 
-// attach has cancel called when the handle ends, or returns why it has ended.
+// attach has cancel called when the handle ends, or returns why that is now.
 func (h *Handle) attach(ctx context.Context, cancel context.CancelCauseFunc, inDo bool) error {
-	if err := h.Err(); err != nil {
+	if err := h.Err(); err != nil { // it declares a loss that no timer has found yet
 		return err
 	}
 	sh := h.shard()
@@ -263,10 +255,13 @@ func (h *Handle) Name() string { return h.turn.owner.name.name }
 // Deadline returns until when the hold is valid if no renewal succeeds, or the zero
 // Time if it is not held.
 func (h *Handle) Deadline() time.Time {
-	if h.ended.Load() {
+	sh := h.shard()
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if h.err != nil {
 		return time.Time{}
 	}
-	return h.turn.store.lease.Deadline()
+	return h.turn.place.lease.Deadline()
 }
 
 // Nested reports whether the owner held the name already when it got this handle.

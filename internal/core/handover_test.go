@@ -14,17 +14,17 @@ import (
 // that the store takes for one, a lease that has run out unseen, a batch without end.
 func TestSuccessor(t *testing.T) {
 	other := lockConfig(time.Minute)
-	for what, spoil := range map[string]func(s *storeHold, next *Call){
-		"span used up":                         func(s *storeHold, _ *Call) { s.spare = 0 },
-		"batch over":                           func(s *storeHold, _ *Call) { s.began -= handoverWindow },
-		"another request under the identity":   func(s *storeHold, _ *Call) { s.place.identity.requests++ },
-		"another identity of the next owner":   func(_ *storeHold, a *Call) { a.owner.identity = new(identity) },
-		"lease run out, and no call has noted": func(s *storeHold, _ *Call) { s.lease.Disarm() },
-		"client closing":                       func(s *storeHold, _ *Call) { s.place.name.client.isClosing.Store(true) },
-		"granted again by the store":           func(s *storeHold, _ *Call) { s.place.name.storeHolds++ },
-		"another owner has it too":             func(s *storeHold, _ *Call) { s.owners = append(s.owners, s.owners[0]) },
-		"another lease":                        func(s *storeHold, _ *Call) { s.place.config = other },
-		"the next writer has left":             func(s *storeHold, a *Call) { s.place.name.queue.Bypass(&a.waiter) },
+	for what, spoil := range map[string]func(s *place, next *Call){
+		"span used up":                         func(s *place, _ *Call) { s.spare = 0 },
+		"batch over":                           func(s *place, _ *Call) { s.began -= handoverWindow },
+		"another request under the identity":   func(s *place, _ *Call) { s.identity.requests++ },
+		"another identity of the next owner":   func(_ *place, a *Call) { a.owner.identity = new(identity) },
+		"lease run out, and no call has noted": func(s *place, _ *Call) { s.lease.Disarm() },
+		"client closing":                       func(s *place, _ *Call) { s.name.client.isClosing.Store(true) },
+		"granted again by the store":           func(s *place, _ *Call) { s.name.storeHolds++ },
+		"another owner has it too":             func(s *place, _ *Call) { s.owners = append(s.owners, s.owners[0]) },
+		"another lease":                        func(s *place, _ *Call) { s.config = other },
+		"the next writer has left":             func(s *place, a *Call) { s.name.queue.Bypass(&a.waiter) },
 	} {
 		t.Run(what, func(t *testing.T) {
 			inBubble(t, func(r *rig) {
@@ -38,14 +38,14 @@ func TestSuccessor(t *testing.T) {
 				synctest.Wait()
 
 				h, next := calls[0].Handle, calls[1]
-				s, sh := h.turn.store, h.shard()
+				s, sh := h.turn.place, h.shard()
 				sh.mu.Lock()
-				n, spare, began, config, owners := s.place.name, s.spare, s.began, s.place.config, s.owners
+				n, spare, began, config, owners := s.name, s.spare, s.began, s.config, s.owners
 				assert.Same(t, next, s.successor())
 				spoil(s, next)
 				assert.Nil(t, s.successor(), what)
-				s.spare, s.began, s.place.config, s.owners = spare, began, config, owners
-				s.place.identity.requests, n.storeHolds = 1, 1
+				s.spare, s.began, s.config, s.owners = spare, began, config, owners
+				s.identity.requests, n.storeHolds = 1, 1
 				r.near.isClosing.Store(false)
 				if next.waiter.Place == nil { // it goes past the queue now
 					next.wake()
@@ -66,38 +66,38 @@ func TestMayJoin(t *testing.T) {
 	fixed := lockConfig(usual.TTL)
 	fixed.Fixed = true
 	fixed.Prepare()
-	for what, spoil := range map[string]func(s *storeHold, a *Call){
-		"span used up":                         func(s *storeHold, _ *Call) { s.spare = 0 },
-		"batch over":                           func(s *storeHold, _ *Call) { s.began -= handoverWindow },
-		"another request under the identity":   func(s *storeHold, _ *Call) { s.place.identity.requests++ },
-		"another identity of the reader":       func(_ *storeHold, a *Call) { a.owner.identity = new(identity) },
-		"another call of the reader":           func(_ *storeHold, a *Call) { a.owner.refs++ },
-		"lease run out, and no call has noted": func(s *storeHold, _ *Call) { s.lease.Disarm() },
-		"client closing":                       func(s *storeHold, _ *Call) { s.place.name.client.isClosing.Store(true) },
-		"no owner has it any more":             func(s *storeHold, _ *Call) { s.owners = nil },
-		"another lease":                        func(_ *storeHold, a *Call) { a.Config = lockConfig(time.Minute) },
-		"a lease that is not renewed":          func(_ *storeHold, a *Call) { a.Config = fixed },
-		"a writer waits": func(_ *storeHold, a *Call) {
+	for what, spoil := range map[string]func(s *place, a *Call){
+		"span used up":                         func(s *place, _ *Call) { s.spare = 0 },
+		"batch over":                           func(s *place, _ *Call) { s.began -= handoverWindow },
+		"another request under the identity":   func(s *place, _ *Call) { s.identity.requests++ },
+		"another identity of the reader":       func(_ *place, a *Call) { a.owner.identity = new(identity) },
+		"another call of the reader":           func(_ *place, a *Call) { a.owner.refs++ },
+		"lease run out, and no call has noted": func(s *place, _ *Call) { s.lease.Disarm() },
+		"client closing":                       func(s *place, _ *Call) { s.name.client.isClosing.Store(true) },
+		"no owner has it any more":             func(s *place, _ *Call) { s.owners = nil },
+		"another lease":                        func(_ *place, a *Call) { a.Config = lockConfig(time.Minute) },
+		"a lease that is not renewed":          func(_ *place, a *Call) { a.Config = fixed },
+		"a writer waits": func(_ *place, a *Call) {
 			a.waiter.Kind = &a.Config.kind
 			a.name.queue.Join(&a.waiter)
 		},
-		"two leases that are not renewed alike": func(s *storeHold, a *Call) { a.Config, s.place.config = fixed, fixed },
+		"two leases that are not renewed alike": func(s *place, a *Call) { a.Config, s.config = fixed, fixed },
 	} {
 		t.Run(what, func(t *testing.T) {
 			inBubble(t, func(r *rig) {
 				r.near.config.OnLost = nil // a lease that is disarmed counts as a loss
 				h := r.lock(r.call(usual, store.Shared))
-				s, sh := h.turn.store, h.shard()
+				s, sh := h.turn.place, h.shard()
 				a := r.call(usual, store.Shared)
 				sh.mu.Lock()
-				a.enter(sh, "m", a.Owner)
+				a.enter(sh)
 				require.True(t, s.mayJoin(a))
-				assert.False(t, (*storeHold)(nil).mayJoin(a))
-				spare, began, owners, config := s.spare, s.began, s.owners, s.place.config
+				assert.False(t, (*place)(nil).mayJoin(a))
+				spare, began, owners, config := s.spare, s.began, s.owners, s.config
 				spoil(s, a)
 				assert.False(t, s.mayJoin(a), what)
-				s.spare, s.began, s.owners, s.place.config = spare, began, owners, config
-				s.place.identity.requests = 1
+				s.spare, s.began, s.owners, s.config = spare, began, owners, config
+				s.identity.requests = 1
 				r.near.isClosing.Store(false)
 				if a.waiter.Place != nil {
 					a.name.queue.Leave(&a.waiter)
@@ -114,15 +114,46 @@ func TestMayJoin(t *testing.T) {
 // What was granted to an identity that was asked for more than once may be a
 // re-entry, and the tokens after that another owner's.
 func TestHoldOfAnIdentityAskedForTwice(t *testing.T) {
-	s := &storeHold{place: &place{identity: &identity{requests: 1}}, spare: 5, issued: 3, token: 3}
+	s := &place{identity: &identity{requests: 1}, spare: 5, issued: 3, token: 3}
 	s.buildOn(&ownerState{storeToken: 3, ownToken: 4})
 	assert.Equal(t, 5, s.spare)
 	assert.Equal(t, uint64(4), s.token, "the token that the owner was given")
-	s.place.identity.requests = 2
+	s.identity.requests = 2
 	s.buildOn(&ownerState{storeToken: 9, ownToken: 9})
 	assert.Equal(t, uint64(4), s.token)
 	n := new(nameState)
 	s.serve(&Call{Handle: new(Handle), name: n, owner: &ownerState{name: n}})
 	assert.Zero(t, s.spare)
 	assert.Equal(t, uint64(4), s.token)
+}
+
+// When an owner gets the lock by one call, its other calls that wait re-enter, also those that have
+// a place of their own at the store. The place is given up.
+func TestOtherCallsOfAnOwnerReenter(t *testing.T) {
+	for name, owner := range map[string]Owner{"explicit": NewOwner(), "private": NewPrivateOwner()} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				unlock := r.otherProcess()
+				calls := []*Call{r.call(usual, store.Exclusive), r.call(usual, store.Exclusive)}
+				var waiting []<-chan error
+				for _, a := range calls {
+					a.Owner = owner
+					waiting = append(waiting, r.begin(r.t.Context(), a))
+				}
+				require.NoError(t, unlock())
+				for _, err := range waiting {
+					require.NoError(t, <-err)
+				}
+				synctest.Wait()
+				assert.Equal(t, 2, calls[0].Handle.Count())
+				state, err := r.s.Inspect(r.t.Context(), "m")
+				require.NoError(t, err)
+				assert.Len(t, state.Holders, 1)
+				assert.Empty(t, state.Queue)
+				for _, a := range calls {
+					require.NoError(t, a.Handle.Unlock())
+				}
+			})
+		})
+	}
 }

@@ -87,7 +87,7 @@ func (r *rig) otherProcess() (unlock func() error) {
 func (r *rig) joined(a *Call) localqueue.State {
 	r.t.Helper()
 	a.ctx = r.t.Context()
-	state, err := a.join(a.Client.shard(a.Config.Name), nil)
+	state, err := a.begin(a.Client.shard(a.Config.Name), nil)
 	require.NoError(r.t, err)
 	return state
 }
@@ -100,7 +100,7 @@ func TestFault58PauseBeforeAWaiterReturns(t *testing.T) {
 		unlock := r.otherProcess()
 		a := r.call(lockConfig(time.Second), store.Exclusive)
 		require.Equal(t, localqueue.Asking, r.joined(a))
-		state, err := a.askForFront()
+		state, err := a.ask()
 		require.NoError(t, err)
 		require.Equal(t, localqueue.Following, state)
 		require.NoError(t, unlock())
@@ -118,13 +118,11 @@ func TestFault58PauseBeforeTheFirstAnswerCounts(t *testing.T) {
 		r.near.dog.Close()
 		a := r.call(lockConfig(time.Second), store.Exclusive)
 		require.Equal(t, localqueue.Asking, r.joined(a))
-		p := a.newPlace("id")
 		a.name.shard.mu.Lock()
-		p.queue = a.waiter.Place
-		p.queue.Value, p.queue.Phase = p, localqueue.Inline
-		p.own.id = "owner"
-		p.identity = &p.own
-		p.prepare(true, 1)
+		p := a.newPlace("id")
+		p.local.Phase = localqueue.Inline
+		p.identity.requests++
+		p.request.For("owner", true, 1)
 		a.name.shard.mu.Unlock()
 		answer := p.request.Send(r.t.Context())
 		require.Equal(t, request.Granted, answer.Outcome)
@@ -164,11 +162,9 @@ func TestHoldThatIsGivenUpHasNoTrouble(t *testing.T) {
 		a := r.call(usual, store.Exclusive)
 		require.Equal(t, localqueue.Asking, r.joined(a))
 		p := a.newPlace("id")
-		p.queue, p.identity = a.waiter.Place, &p.own
-		s := &p.hold
-		s.init(p, request.Grant{Token: 1, At: time.Now(), Deadline: time.Now().Add(time.Minute)})
+		p.keep(request.Grant{Token: 1, At: time.Now(), Deadline: time.Now().Add(time.Minute)})
 		r.near.renewals.mu.Lock()
-		r.near.renewals.join(s, "down")
+		r.near.renewals.join(p, "down")
 		r.near.renewals.mu.Unlock()
 		p.dropped = true
 		a.name.shard.mu.Lock()

@@ -1,24 +1,26 @@
 package core
 
 import (
+	"context"
 	"hash/maphash"
 	"slices"
 	"sync"
 
 	"github.com/dlock-go/dlock/internal/localqueue"
 	"github.com/dlock-go/dlock/internal/request"
+	"github.com/dlock-go/dlock/store"
 )
 
 // shard guards what this process knows of its names. Names are spread over shards
 // so that distinct names do not contend.
 type shard struct {
-	mu     sync.Mutex
-	names  map[string]*nameState
-	counts shardCounts
-	calls  request.Counter // lock calls and unlocks under way, for Close to wait for
+	mu    sync.Mutex
+	names map[string]*nameState
+	calls request.Counter // lock calls and unlocks under way, for Close to wait for
 }
 
-// hashSeed is one for all clients: they spread names alike, which harms nobody.
+// hashSeed is one for all clients: they spread names alike, which harms nobody. It
+// differs in each process, so names cannot be chosen to meet in one shard.
 var hashSeed = maphash.MakeSeed()
 
 func (c *Client) shard(name string) *shard {
@@ -33,14 +35,13 @@ type nameState struct {
 	name   string
 
 	// A name has one owner nearly always, so the map is made for the second one.
-	sole   *ownerState           // the only owner; nil if there is none or more than one
-	owners map[Owner]*ownerState // all owners, if there was ever more than one
+	owner  *ownerState           // one of the owners, or nil
+	others map[Owner]*ownerState // nil before there was a second one
 
 	queue      localqueue.Queue
-	background []*place   // that ask for the front of the queue
-	reading    *storeHold // the last one that readers could join; nil before the first
-	serving    *storeHold // the last one that an owner was given; nil before the first
-	ownerHolds int32      // of all owners
+	background []*place // that ask for the front of the queue
+	serving    *place   // the last one that an owner was given; nil before the first
+	ownerHolds int32    // of all owners
 	storeHolds int32
 }
 
@@ -74,63 +75,32 @@ type identity struct {
 	requests int // acquisition ids that were asked for under it
 }
 
-// enter counts one call of an owner in. The shard is locked. The memory of the
-// call serves for what is made.
-func (a *Call) enter(sh *shard, name string, owner Owner) {
-	n := sh.names[name]
-	if n == nil {
-		if sh.names == nil {
-			sh.names = make(map[string]*nameState)
-		}
-		n = &nameState{client: a.Client, shard: sh, name: name}
-		sh.names[name] = n
-	}
-	o := n.find(owner)
-	if o == nil {
-		o = &a.ownerMemory
-		o.name, o.owner = n, owner
-		o.holds, o.waiters = o.sole.hold[:0], o.sole.waiter[:0]
-		n.add(o)
-	}
-	o.refs++
-	a.name, a.owner = n, o
-}
-
+// find returns the state of an owner, or nil. It takes constant time, because thousands
+// of readers may hold one name.
 func (n *nameState) find(owner Owner) *ownerState {
-	if n.owners != nil {
-		return n.owners[owner]
+	if n.owner != nil && n.owner.owner == owner {
+		return n.owner
 	}
-	if n.sole != nil && n.sole.owner == owner {
-		return n.sole
-	}
-	return nil
+	return n.others[owner]
 }
 
+// add enters an owner that find has not found.
 func (n *nameState) add(o *ownerState) {
 	switch {
-	case n.owners == nil && n.sole == nil:
-		n.sole = o
+	case n.owner == nil:
+		n.owner = o
 		return
-	case n.owners == nil:
-		n.owners = map[Owner]*ownerState{n.sole.owner: n.sole}
-		n.sole = nil
+	case n.others == nil:
+		n.others = make(map[Owner]*ownerState)
 	}
-	n.owners[o.owner] = o
-}
-
-func (n *nameState) allOwners() []*ownerState {
-	if n.sole != nil {
-		return []*ownerState{n.sole}
-	}
-	list := make([]*ownerState, 0, len(n.owners))
-	for _, o := range n.owners {
-		list = append(list, o)
-	}
-	return list
+	n.others[o.owner] = o
 }
 
 // alone reports whether o is the only owner here.
-func (o *ownerState) alone() bool { return o.name.sole == o || len(o.name.owners) == 1 }
+func (o *ownerState) alone() bool {
+	n := o.name
+	return len(n.others) == 0 || n.owner == nil && len(n.others) == 1
+}
 
 // leave counts one call or handle out. The shard is locked.
 func (o *ownerState) leave() {
@@ -138,18 +108,80 @@ func (o *ownerState) leave() {
 		return
 	}
 	n := o.name
-	if n.sole == o {
-		n.sole = nil
+	if n.owner == o {
+		n.owner = nil
 	} else {
-		delete(n.owners, o.owner)
+		delete(n.others, o.owner)
 	}
-	if n.sole == nil && len(n.owners) == 0 {
+	if n.owner == nil && len(n.others) == 0 {
 		delete(n.shard.names, n.name)
 	}
 }
 
+// Reenter gives h a share in a hold that owner has on the name in this mode. It
+// reports false if the owner has none, which a Call then finds out about.
+func (c *Client) Reenter(ctx context.Context, cfg *LockConfig, owner Owner, mode store.Mode, h *Handle) (bool, error) {
+	over := ended(ctx)
+	sh := c.shard(cfg.Name)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if n := sh.names[cfg.Name]; n != nil && !c.isClosing.Load() {
+		if o := n.find(owner); o != nil {
+			return o.reenter(mode, over, h)
+		}
+	}
+	return false, nil
+}
+
+// reenter gives h a share in a hold that o has in this mode. A reader's lock under
+// one's own writer's lock is not re-entry here: the store has to know of it, so
+// that the writer's can be released first. The shard is locked.
+func (o *ownerState) reenter(mode store.Mode, over error, h *Handle) (bool, error) {
+	if o.lost > 0 {
+		return false, ErrLostOuter
+	}
+	for _, g := range o.holds {
+		if !g.place.lease.Valid() {
+			// The watchdog has not declared it yet. It will, and then tell; here
+			// it is enough not to build on it.
+			return false, ErrLostOuter
+		}
+	}
+	for _, g := range o.holds {
+		switch {
+		case g.place.mode() != mode:
+			continue
+		case o.live >= maxHandles:
+			return false, ErrTooManyHolds
+		case over != nil:
+			return false, over
+		}
+		g.add(h)
+		h.delivered = true
+		return true, nil
+	}
+	return false, nil
+}
+
+// mayAsk says why no more may be asked for under the identity of o: it lost a hold
+// meanwhile, or another owner shares one, which would be upgraded with it. The shard is
+// locked.
+func (o *ownerState) mayAsk() error {
+	if o.lost > 0 {
+		return ErrLostOuter
+	}
+	for _, g := range o.holds {
+		if len(g.place.owners) > 1 {
+			return store.ErrUpgrade
+		}
+	}
+	return nil
+}
+
 // known returns the identity under which the store knows o, and makes one from id
-// if there is none.
+// if there is none. An explicit owner is known by its own text, so that it can re-enter
+// from another process. A private owner gets a random one each time it comes to the
+// name: nothing that may still arrive for it then matters to a later hold.
 func (o *ownerState) known(id string) *identity {
 	if o.identity == nil {
 		if !o.owner.Private {
@@ -160,13 +192,13 @@ func (o *ownerState) known(id string) *identity {
 	return o.identity
 }
 
-// bypass takes the waiters of o out of the queue: o holds the lock now, so their
-// calls re-enter. The shard is locked.
+// bypass takes the waiters of o out of their queues: o holds the lock now, so their
+// calls begin again. They re-enter, or ask by the identity of the hold. The shard is locked.
 func (o *ownerState) bypass() {
 	for len(o.waiters) > 0 {
 		a := o.waiters[0]
 		o.waiters = slices.Delete(o.waiters, 0, 1)
-		o.name.carryOut(o.name.queue.Bypass(&a.waiter))
+		o.name.carryOut(a.queue.Bypass(&a.waiter))
 		a.wake()
 	}
 }
@@ -195,7 +227,7 @@ func (n *nameState) carryOut(actions []localqueue.Action) {
 // The shard is locked.
 func (n *nameState) dropSpares() (gone []<-chan struct{}) {
 	for _, p := range slices.Clone(n.background) { // drop takes p out of the list
-		if !p.queue.Wanted() {
+		if !p.local.Wanted() {
 			gone = append(gone, p.request.Cleared())
 			p.drop()
 		}

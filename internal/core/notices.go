@@ -9,17 +9,17 @@ import (
 // hundred thousand losses at once so cost a few goroutines, and each is told. Its
 // zero value is ready to use.
 type notices struct {
-	mu       sync.Mutex
-	list     []func()
-	workers  int
-	returned bool // a callback has, since the last look
-	look     *time.Timer
+	mu      sync.Mutex
+	list    []func()
+	workers int // goroutines that are not stuck in a callback
 }
 
 const (
-	// maxNotices is how many callbacks run at once while they return.
+	// maxNotices is how many callbacks run at once while they return soon.
 	maxNotices = 64
-	// stuckAfter is how long all of them may be stuck until one more goroutine starts.
+	// stuckAfter is how long a callback may run until another goroutine takes the
+	// place of its own. Else callbacks that never return would keep all later ones from
+	// being told.
 	stuckAfter = 100 * time.Millisecond
 )
 
@@ -28,20 +28,18 @@ func (n *notices) add(f func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.list = append(n.list, f)
-	switch {
-	case n.workers < maxNotices:
-		n.start()
-	case n.look == nil:
-		n.look = time.AfterFunc(stuckAfter, n.watch)
+	n.start()
+}
+
+// start starts one more goroutine if there is work for it. n.mu is locked.
+func (n *notices) start() {
+	if len(n.list) > 0 && n.workers < maxNotices {
+		n.workers++
+		go n.work()
 	}
 }
 
-// start starts one more goroutine. n.mu is locked.
-func (n *notices) start() {
-	n.workers++
-	go n.work()
-}
-
+// work runs callbacks until none waits, or one was stuck.
 func (n *notices) work() {
 	for {
 		n.mu.Lock()
@@ -54,25 +52,18 @@ func (n *notices) work() {
 		n.list[0] = nil
 		n.list = n.list[1:]
 		n.mu.Unlock()
+		stuck := time.AfterFunc(stuckAfter, n.replace)
 		f()
-		n.mu.Lock()
-		n.returned = true
-		n.mu.Unlock()
+		if !stuck.Stop() {
+			return // another goroutine has its place
+		}
 	}
 }
 
-// watch starts one more goroutine if callbacks wait and none has returned since it
-// looked last.
-func (n *notices) watch() {
+// replace takes a goroutine out of the count whose callback is stuck.
+func (n *notices) replace() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if len(n.list) == 0 {
-		n.look = nil
-		return
-	}
-	if !n.returned {
-		n.start()
-	}
-	n.returned = false
-	n.look.Reset(stuckAfter)
+	n.workers--
+	n.start()
 }

@@ -2,180 +2,108 @@ package core
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock/internal/localqueue"
 	"github.com/dlock-go/dlock/internal/request"
 	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/watchdog"
 )
 
-// place is one request at the store: for the front of a queue, or for one call that
-// goes past it. When it is granted it becomes a storeHold. In the background it is
-// nobody's but the queue's: a call that gets the lock by a local hand-over, or gives
-// up, leaves it to the waiters behind.
+// place is one acquisition id of this process at the store: first a request, perhaps
+// with a place in the store's queue, and when it is granted a hold with its lease. In
+// the background it is nobody's but the queue's: a call that gets the lock by a local
+// hand-over, or gives up, leaves it to the waiters behind.
+//
+// A writer's hold is had by one owner after another: while goroutines of this process
+// wait for each other, it passes on without a call of the store. A reader's hold is had
+// by several owners at a time. Each owner has a token of its own, out of the span that
+// was reserved with the grant. That is bounded in number by the span, and in time by
+// handoverWindow. So other processes wait for at most one such batch, and their places
+// at the store are in their order.
+//
+// Refused: a type for the request and one for the hold. They share the name, the id and
+// the identity, and each would need the other.
 type place struct {
 	name     *nameState
 	config   *LockConfig
-	queue    *localqueue.Place // nil for a call past the queue
-	only     *Call             // that call
+	queue    *localqueue.Queue // of the calls that may rely on it
+	local    *localqueue.Place // what that queue knows of it
 	identity *identity
 	own      identity // memory for identity
 	request  request.Request
-	hold     storeHold
+	lease    watchdog.Lease
 
 	// Guarded by the shard.
-	again     *again
-	dropped   bool        // nobody wants it any more
-	began     moment      // in the background
-	idleSince moment      // no waiter relies on it
-	idle      *time.Timer // checks that
+	lost    int          // ids that its call has lost in a row before
+	dropped bool         // nobody wants it any more
+	idle    *time.Timer  // runs checkIdle
+	began   moment       // when it went to the background; once granted, when the grant came
+	owners  []*ownerHold // that have the hold
+	issued  uint64       // the token that the store knows it by
+	token   uint64       // the last one given
+	spare   int          // tokens of the span that are left
+
+	over atomic.Bool // it is not renewed any more; see renewalLog
+
+	sole [1]*ownerHold // memory for owners
 }
 
-// idleTime is how long a place that no waiter relies on is kept while this process
-// holds the name.
-const idleTime = handoverWindow
+// handoverWindow is how long after the store's grant a hold may pass on, or be
+// joined. Where critical sections are so long that this ends a batch, the round trip
+// that a local hand-over saves does not matter.
+const handoverWindow = moment(10 * time.Millisecond)
 
-// newPlace returns a place of this call for a request with that id.
+// newPlace returns a place of this call for a request with that id. The shard is locked.
 func (a *Call) newPlace(id string) *place {
 	p := &a.placeMemory
 	if a.asked != nil {
 		p = new(place) // the first may still be under way, or serve waiters behind
 	}
 	a.asked = p
-	p.name, p.config, p.again = a.name, a.Config, a.again
+	p.name, p.config, p.lost = a.name, a.Config, a.lost
+	p.queue, p.local, p.identity = a.queue, a.waiter.Place, &p.own
+	p.local.Value = p
 	p.request.Init(a.Client.sender, &a.Config.Config, a.Config.Name, id, a.Mode)
 	return p
 }
 
-// prepare counts the request in under its identity. The shard is locked.
-func (p *place) prepare(queue bool, tokens int) {
-	p.identity.requests++
-	p.request.For(p.identity.id, queue, tokens)
-}
-
 func (p *place) mode() store.Mode { return p.request.Mode() }
-
-// asksFor reports whether a still relies on this place. The shard is locked.
-func (p *place) asksFor(a *Call) bool {
-	if p.queue == nil {
-		return a.waiter.State == localqueue.Asking || a.waiter.State == localqueue.Following
-	}
-	return a.waiter.Place == p.queue
-}
 
 // follow has the place go on in the background. The shard is locked.
 func (p *place) follow() {
 	p.began = p.name.client.now()
-	if p.queue == nil {
-		p.only.waiter.State = localqueue.Following
-		return
-	}
-	p.name.queue.Detach(p.queue)
+	p.queue.Detach(p.local)
 	p.name.background = append(p.name.background, p)
 }
 
-// done takes the outcome of a request in the background.
-func (p *place) done(answer request.Answer) {
-	if answer.Outcome == request.Granted {
-		p.hold.init(p, answer.Grant)
+// keep arms the lease of what the place was granted.
+func (p *place) keep(g request.Grant) {
+	p.issued, p.token, p.spare = g.Token, g.Token, g.Spare
+	p.owners = p.sole[:0]
+	c := p.name.client
+	p.began = c.moment(g.At)
+	p.lease.Value = p
+	t := watchdog.Terms{Deadline: g.Deadline, Now: g.At}
+	if !p.config.Fixed {
+		t.Validity = p.config.TTL - request.Margin(p.config.TTL)
 	}
-	sh := p.name.shard
-	sh.mu.Lock()
-	if answer.Outcome == request.Granted {
-		p.granted()
-	} else if !p.dropped {
-		p.refused(answer.Err)
+	if p.config.MaxHold > 0 {
+		t.Last = g.At.Add(p.config.MaxHold)
 	}
-	sh.mu.Unlock()
+	c.dog.Keep(&p.lease, t)
 }
 
-// granted gives the hold to the calls that rely on the place, or back to the store.
-// A call that asked on its own goroutine fails if the grant is of no use; waiters
-// that followed the place ask for themselves. The shard is locked.
-func (p *place) granted() {
-	n, s := p.name, &p.hold
-	var err error
-	switch {
-	case p.dropped: // and abandoned: the request releases what it was granted
-		s.giveUp()
-		return
-	case n.client.isClosing.Load():
-		err = request.ErrClosed
-	case s.late():
-		err = request.ErrExpired
-	}
-	if p.queue == nil {
-		p.grantedDirectly(err)
-	} else {
-		p.grantedFront(err)
-	}
-	if len(s.owners) == 0 {
-		s.giveUp()
-		p.dropped = true
-		p.request.Abandon()
-	}
-}
+// late reports whether the lease was over before an owner had the hold, so that the
+// grant is of no use. A lease that MaxHold has ended is not late: the next grant would be
+// over too, and Lock would try for ever. The owner gets the hold and its loss.
+func (p *place) late() bool { return !p.lease.Valid() && p.cause() != ErrMaxHold }
 
-// grantedDirectly gives the hold to the one call that asked for it.
-func (p *place) grantedDirectly(err error) {
-	a := p.only
-	if err == nil && a.owner.lost > 0 {
-		err = ErrLostOuter
-	}
-	switch {
-	case !p.asksFor(a): // it has gone
-	case err != nil:
-		a.fail(err)
-	case p.strange(a.owner):
-		p.askAgain(a)
-	default:
-		p.hold.buildOn(a.owner)
-		p.hold.serve(a)
-	}
-}
-
-// strange reports whether o got the name under another identity meanwhile. To the store
-// this request is that of another owner then. The shard is locked.
-func (p *place) strange(o *ownerState) bool {
-	return len(o.holds) > 0 && o.identity != nil && o.identity.id != p.identity.id
-}
-
-// askAgain has the call of this place begin again. It re-enters a hold of its owner, or
-// sends a request with that hold's owner id.
-func (p *place) askAgain(a *Call) {
-	a.waiter.State = localqueue.Direct
-	a.wake()
-}
-
-// grantedFront gives the hold to the writer at the front, or to the readers there.
-func (p *place) grantedFront(err error) {
-	n, s := p.name, &p.hold
-	p.atRest()
-	// The call that asked on its own goroutine is told why. Waiters that followed it have
-	// another place after Fail.
-	if asker := p.queue.Asker(); err != nil && asker != nil && p.queue.Phase == localqueue.Inline {
-		n.carryOut(n.queue.Fail(p.queue, false, func(w *localqueue.Waiter) bool {
-			return w == asker && w.Value.(*Call).failing(err)
-		}))
-		return
-	}
-	// At first, so that no waiter that comes to the front while others are served
-	// follows a place that is over.
-	n.queue.Forget(p.queue)
-	for err == nil {
-		w := n.queue.Follower(p.queue)
-		if w == nil || len(s.owners) > 0 && s.spare == 0 {
-			break
-		}
-		if len(s.owners) > 0 {
-			s.next()
-		}
-		s.serve(w.Value.(*Call))
-	}
-	if p.mode() == store.Shared && s.spare > 0 {
-		n.reading = s
-	}
-	n.carryOut(n.queue.End(p.queue))
+// giveUp ends the renewal of a hold that no owner was given.
+func (p *place) giveUp() {
+	p.lease.Disarm()
+	p.name.client.renewals.ended(p)
 }
 
 // atRest notes that the request of the place is over. The shard is locked.
@@ -187,40 +115,32 @@ func (p *place) atRest() {
 	}
 }
 
-// unwanted is told that no waiter relies on the place any more. It is kept for a
-// while if this process holds the name, for the next call that waits here. The shard
-// is locked.
+// unwanted is told that no waiter relies on the place any more. It is kept for a window
+// if this process holds the name, for the next call that waits here: to give it up at
+// each hand-over is two calls of the store for each one that is saved. The shard is
+// locked.
 func (p *place) unwanted() {
-	if p.dropped || p.queue.Phase == localqueue.Gone {
-		return
-	}
-	if p.name.ownerHolds == 0 || !p.config.shareable() {
+	n := p.name
+	switch {
+	case p.dropped || p.local.Phase == localqueue.Gone:
+	case n.ownerHolds == 0 || !p.config.shareable() || p.queue != &n.queue:
 		p.drop()
-		return
-	}
-	p.idleSince = p.name.client.now()
-	if p.idle == nil {
-		p.idle = time.AfterFunc(time.Duration(idleTime), p.checkIdle)
+	case p.idle == nil:
+		p.idle = time.AfterFunc(time.Duration(handoverWindow), p.checkIdle)
+	default:
+		p.idle.Reset(time.Duration(handoverWindow))
 	}
 }
 
-// checkIdle gives the place up if no waiter has relied on it for a while.
+// checkIdle gives the place up if no waiter has come to rely on it.
 func (p *place) checkIdle() {
 	busy := p.name.client.sender.Busy()
-	busy.Add()
+	busy.Add() // so that Close waits for it
 	defer busy.Done()
 	sh := p.name.shard
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	switch {
-	case p.dropped || p.queue.Phase == localqueue.Gone:
-	case p.queue.Wanted():
-		p.idle = nil
-	default:
-		if left := idleTime - (p.name.client.now() - p.idleSince); left > 0 {
-			p.idle.Reset(time.Duration(left))
-			return
-		}
+	if !p.dropped && p.local.Phase != localqueue.Gone && !p.local.Wanted() {
 		p.drop()
 	}
 }
@@ -228,9 +148,116 @@ func (p *place) checkIdle() {
 // drop gives the place up. The shard is locked.
 func (p *place) drop() {
 	p.dropped = true
-	if p.queue != nil {
-		p.name.queue.Forget(p.queue)
-		p.atRest()
-	}
+	p.queue.Forget(p.local)
+	p.atRest()
 	p.request.Abandon()
+}
+
+// buildOn compares with the other holds that o has of this name. If the store has answered
+// with their token, the owner keeps the token that it was given. The shard is locked.
+func (p *place) buildOn(o *ownerState) {
+	if p.issued == o.storeToken {
+		p.token = o.ownToken
+	}
+}
+
+// serve gives the hold to the owner of a call, which is woken. The shard is locked.
+func (p *place) serve(a *Call) {
+	n, o := a.name, a.owner
+	if p.identity.requests > 1 {
+		p.spare = 0 // the grant may be a re-entry, and the tokens after it another hold's
+	}
+	if a.waiter.InQueue() {
+		n.carryOut(a.queue.Serve(&a.waiter))
+		o.forget(a)
+	}
+	a.waiter.State = localqueue.Granted
+	g := &a.holdMemory
+	g.place, g.owner, g.token = p, o, p.token
+	if p.token != p.issued {
+		o.storeToken, o.ownToken = p.issued, p.token
+	}
+	if len(p.owners) == 0 {
+		n.storeHolds++
+	}
+	n.ownerHolds++
+	n.serving = p
+	p.owners = append(p.owners, g)
+	o.holds = append(o.holds, g)
+	o.identity = p.identity
+	g.add(a.Handle)
+	o.refs-- // of the call: the handle has its own
+	o.bypass()
+	a.wake()
+}
+
+// next goes on to the next token of the span, for an owner that the store is not asked
+// for. The shard is locked.
+func (p *place) next() {
+	p.token++
+	p.spare--
+	p.name.client.handed.Add(1)
+}
+
+// end ends the turn of an owner and reports whether it was the last. If others go
+// on, the owner has another identity from now on: another call of it may be under
+// way. The shard is locked.
+func (p *place) end(g *ownerHold) (last bool) {
+	o, n := g.owner, g.owner.name
+	p.owners = slices.DeleteFunc(p.owners, func(x *ownerHold) bool { return x == g })
+	o.holds = slices.DeleteFunc(o.holds, func(x *ownerHold) bool { return x == g })
+	n.ownerHolds--
+	if len(p.owners) > 0 {
+		o.identity = nil
+		return false
+	}
+	n.storeHolds--
+	return true
+}
+
+// isOpen reports whether the hold may pass on, or be joined, now. If more was asked for
+// under its identity the store would grant that as a re-entry, to an owner that has
+// passed the hold on: then it stays where it is. The shard is locked.
+func (p *place) isOpen() bool {
+	c := p.name.client
+	return p.spare > 0 && p.identity.requests == 1 && c.now()-p.began < handoverWindow &&
+		!c.isClosing.Load() && p.lease.Valid()
+}
+
+// successor returns the call of the next writer here that the hold can pass on to
+// when its last handle is unlocked, or nil. The shard is locked.
+func (p *place) successor() *Call {
+	n := p.name
+	w := n.queue.Servable(&p.config.kind)
+	if p.mode() != store.Exclusive || w == nil || len(p.owners) != 1 || !p.isOpen() {
+		return nil
+	}
+	if n.storeHolds > 1 {
+		return nil // the store has granted the name again: this hold may be gone
+	}
+	a := w.Value.(*Call)
+	if a.owner.identity != nil {
+		return nil // something was asked for under another identity of that owner
+	}
+	return a
+}
+
+// pass gives the hold of g to the next writer. The shard is locked.
+func (p *place) pass(g *ownerHold, a *Call) {
+	n := a.name
+	n.ownerHolds++ // the name is held throughout
+	p.end(g)
+	g.owner.identity = nil
+	p.next()
+	p.serve(a)
+	n.ownerHolds--
+}
+
+// mayJoin reports whether a reader's call can share the hold. An owner that has an
+// identity, or another call under way that may get one, is known to the store apart from
+// the hold, so it asks for itself. The shard is locked.
+func (p *place) mayJoin(a *Call) bool {
+	return p != nil && p.mode() == store.Shared && a.Mode == store.Shared && len(p.owners) > 0 &&
+		p.config.kind == a.Config.kind && a.Config.shareable() &&
+		a.owner.identity == nil && a.owner.refs == 1 && a.name.queue.ReaderMayJoin() && p.isOpen()
 }

@@ -21,16 +21,16 @@ func TestReaderThatLeavesHasAnotherIdentity(t *testing.T) {
 		first := r.lock(a)
 		call := r.call(usual, store.Shared) // of the same owner
 		call.Owner = a.Owner
-		s, sh := first.turn.store, first.shard()
+		s, sh := first.turn.place, first.shard()
 		sh.mu.Lock()
-		call.enter(sh, "m", call.Owner)
+		call.enter(sh)
 		require.Same(t, a.owner, call.owner)
 		id := call.owner.identity.id
-		assert.Equal(t, s.place.request.Ref().Owner, id)
+		assert.Equal(t, s.request.Ref().Owner, id)
 		sh.mu.Unlock()
 
 		second := r.lock(r.call(usual, store.Shared))
-		require.Same(t, s, second.turn.store)
+		require.Same(t, s, second.turn.place)
 		require.NoError(t, first.Unlock())
 		sh.mu.Lock()
 		other := call.owner.known("other")
@@ -52,7 +52,7 @@ func TestReaderThatIsLastKeepsTheIdentity(t *testing.T) {
 		o, id := h.turn.owner, h.turn.owner.identity.id
 		require.NoError(t, h.Unlock())
 		assert.Equal(t, id, o.identity.id)
-		assert.Equal(t, id, h.turn.store.place.request.Ref().Owner)
+		assert.Equal(t, id, h.turn.place.request.Ref().Owner)
 	})
 }
 
@@ -81,8 +81,8 @@ func TestReaderThatGivesUpHasAnotherIdentity(t *testing.T) {
 		sh.mu.Unlock()
 		require.NoError(t, unlock())
 		require.NoError(t, <-second)
-		assert.Equal(t, id, b.Handle.turn.store.place.request.Ref().Owner)
-		assert.Same(t, p, b.Handle.turn.store.place)
+		assert.Equal(t, id, b.Handle.turn.place.request.Ref().Owner)
+		assert.Same(t, p, b.Handle.turn.place)
 		require.NoError(t, b.Handle.Unlock())
 	})
 }
@@ -98,10 +98,10 @@ func TestReaderEntersWhatItsOwnerShares(t *testing.T) {
 		b.Owner = a.Owner
 		own := r.lock(b)
 		beside := r.lock(r.call(short, store.Shared))
-		require.Same(t, own.turn.store, beside.turn.store)
+		require.Same(t, own.turn.place, beside.turn.place)
 
 		require.Equal(t, localqueue.Direct, a.state())
-		state, err := a.askDirectly()
+		state, err := a.begin(a.name.shard, nil)
 		require.NoError(t, err)
 		require.Equal(t, localqueue.Granted, state)
 		require.NoError(t, a.deliver())

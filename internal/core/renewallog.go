@@ -2,6 +2,7 @@ package core
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/dlock-go/dlock/watchdog"
 )
@@ -10,7 +11,10 @@ import (
 // fails any more: once each for every cause, not for every try. Its zero value is
 // ready to use.
 type renewalLog struct {
+	failing atomic.Int64 // len(holds); read without mu
+
 	mu     sync.Mutex
+	holds  map[*place]*renewalTrouble
 	causes map[string]*renewalTrouble
 }
 
@@ -26,27 +30,24 @@ type renewalTrouble struct {
 const maxCauses = 16
 
 // note takes what one batch of renewals came to.
-func (r *renewalLog) note(c *Client, batch []*watchdog.Lease, failed map[*storeHold]error) {
+func (r *renewalLog) note(c *Client, batch []*watchdog.Lease, failed map[*place]error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(failed) == 0 && len(r.causes) == 0 {
+	if len(failed) == 0 && len(r.holds) == 0 {
 		return
 	}
 	var begun []*renewalTrouble
 	for _, lease := range batch {
-		s := lease.Value.(*storeHold)
-		err := failed[s]
-		if err == nil {
-			r.leave(c, s)
-			continue
-		}
-		if s.trouble.Load() == nil {
-			if t := r.join(s, err.Error()); t.holds == 1 {
+		p := lease.Value.(*place)
+		err := failed[p]
+		if err != nil && r.holds[p] == nil {
+			if t := r.join(p, err.Error()); t.holds == 1 {
 				begun = append(begun, t)
 			}
 		}
-		if s.over.Load() {
-			r.leave(c, s) // it has ended meanwhile
+		// Looked at after join: ended may have looked before it, and found nothing.
+		if err == nil || p.over.Load() {
+			r.leave(c, p)
 		}
 	}
 	for _, t := range begun {
@@ -57,32 +58,34 @@ func (r *renewalLog) note(c *Client, batch []*watchdog.Lease, failed map[*storeH
 	}
 }
 
-// join counts s among those whose renewal fails by that cause.
-func (r *renewalLog) join(s *storeHold, cause string) *renewalTrouble {
-	t := r.causes[cause]
-	if t == nil && len(r.causes) >= maxCauses {
-		cause = "several causes"
-		t = r.causes[cause]
+// join counts p among those whose renewal fails by that cause. r.mu is locked.
+func (r *renewalLog) join(p *place, cause string) *renewalTrouble {
+	if r.holds == nil {
+		r.holds, r.causes = make(map[*place]*renewalTrouble), make(map[string]*renewalTrouble)
 	}
+	if r.causes[cause] == nil && len(r.causes) >= maxCauses {
+		cause = "several causes"
+	}
+	t := r.causes[cause]
 	if t == nil {
 		t = &renewalTrouble{cause: cause}
-		if r.causes == nil {
-			r.causes = make(map[string]*renewalTrouble)
-		}
 		r.causes[cause] = t
 	}
-	s.trouble.Store(t)
+	r.holds[p] = t
+	r.failing.Store(int64(len(r.holds)))
 	t.holds++
 	t.most = max(t.most, t.holds)
 	return t
 }
 
-// leave counts s out. With the last one the trouble is over.
-func (r *renewalLog) leave(c *Client, s *storeHold) {
-	t := s.trouble.Swap(nil)
+// leave counts p out. With the last one the trouble is over. r.mu is locked.
+func (r *renewalLog) leave(c *Client, p *place) {
+	t := r.holds[p]
 	if t == nil {
 		return
 	}
+	delete(r.holds, p)
+	r.failing.Store(int64(len(r.holds)))
 	if t.holds--; t.holds > 0 {
 		return
 	}
@@ -92,13 +95,14 @@ func (r *renewalLog) leave(c *Client, s *storeHold) {
 	})
 }
 
-// ended notes that s is not renewed any more.
-func (r *renewalLog) ended(s *storeHold) {
-	s.over.Store(true)
-	if s.trouble.Load() == nil {
-		return // note looks at over after it has stored a trouble
+// ended notes that p is not renewed any more. Nearly always no renewal fails, so it
+// costs one look.
+func (r *renewalLog) ended(p *place) {
+	p.over.Store(true)
+	if r.failing.Load() == 0 {
+		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.leave(s.place.name.client, s)
+	r.leave(p.name.client, p)
 }

@@ -59,7 +59,8 @@ func (q *Queue) Join(w *Waiter) {
 // Serve takes w, which is in the queue, out of it because it was granted.
 func (q *Queue) Serve(w *Waiter) []Action { return q.take(w, Granted) }
 
-// Bypass takes w out because its owner holds the lock: its call goes past the queue.
+// Bypass takes w out because its owner holds the lock: its call begins again, and
+// re-enters.
 func (q *Queue) Bypass(w *Waiter) []Action { return q.take(w, Direct) }
 
 // Leave takes w out of the queue because its call ends.
@@ -69,15 +70,11 @@ func (q *Queue) Leave(w *Waiter) []Action { return q.take(w, Idle) }
 // it now, or nil. A writer whose goroutine is sending a request is not servable.
 func (q *Queue) Servable(kind *Kind) *Waiter {
 	w := q.head
-	if w == nil || w.Mode != store.Exclusive || !w.servable(kind) {
+	if w == nil || w.Mode != store.Exclusive || *w.Kind != *kind || kind.Alone ||
+		w.State == Asking && w.Place.Phase == Inline {
 		return nil
 	}
 	return w
-}
-
-func (w *Waiter) servable(kind *Kind) bool {
-	inline := w.State == Asking && w.Place.Phase == Inline
-	return *w.Kind == *kind && !kind.Alone && !inline
 }
 
 // Follower returns the first waiter at the front that relies on p, or nil.
