@@ -171,12 +171,9 @@ func startZookeeper(t *testing.T) *server {
 			if _, err := direct.List(ctx); err != nil { // looks at every name
 				return strings.Split(strings.Repeat("unknown: "+err.Error()+"\n", 1000), "\n")
 			}
-			for _, folder := range []string{"/dlock/locks", "/dlock/wake"} {
-				children, _, err := nodes.Children(folder)
-				if err != nil {
-					return strings.Split(strings.Repeat("unknown: "+err.Error()+"\n", 1000), "\n")
-				}
-				left = append(left, children...)
+			left, _, err := nodes.Children("/dlock/locks")
+			if err != nil {
+				return strings.Split(strings.Repeat("unknown: "+err.Error()+"\n", 1000), "\n")
 			}
 			return left
 		},

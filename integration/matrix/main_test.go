@@ -2,7 +2,7 @@
 // ways, on real servers: one test for each cell of
 //
 //	{acquire, re-entry, shared, renew, release} x {cut, mute, late, duplicate} x {retry, give up} x
-//	{Redis, etcd, PostgreSQL, one node of a quorum, all nodes of a quorum}
+//	{Redis, etcd, PostgreSQL, ZooKeeper, one node of a quorum, all nodes of a quorum}
 //
 // One second after the wire is healed nothing may be left of a call that gave
 // up, at no node of a quorum, nobody may find a lock busy that is free, and the client's and the store's

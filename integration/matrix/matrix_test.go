@@ -16,7 +16,7 @@ func TestFault02And03And04And06And09ReplyLost(t *testing.T) {
 		name  string
 		start func(t *testing.T) server
 	}{
-		{"redis", startRedis}, {"etcd", startEtcd}, {"postgres", startPostgres},
+		{"redis", startRedis}, {"etcd", startEtcd}, {"postgres", startPostgres}, {"zookeeper", startZookeeper},
 		{"quorum, a node", startQuorum(1)}, {"quorum, all nodes", startQuorum(3)},
 	} {
 		t.Run(s.name, func(t *testing.T) {

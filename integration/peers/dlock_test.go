@@ -7,6 +7,7 @@ import (
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/etcd"
 	"github.com/dlock-go/dlock/store/redis"
+	"github.com/dlock-go/dlock/store/zookeeper"
 )
 
 type dlockClient struct {
@@ -24,6 +25,16 @@ func openDlockRedis(addr string) (client, error) {
 
 func openDlockEtcd(addr string) (client, error) {
 	s, err := etcd.Open("etcd://" + addr + "/")
+	if err != nil {
+		return nil, err
+	}
+	return newDlock(s)
+}
+
+// openDlockZookeeper asks for a short session, so that a connection that loses everything
+// is left within the lease.
+func openDlockZookeeper(addr string) (client, error) {
+	s, err := zookeeper.Open("zk://" + addr + "?session_timeout=1s")
 	if err != nil {
 		return nil, err
 	}

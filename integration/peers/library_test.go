@@ -25,13 +25,15 @@ type hold interface {
 
 // library is a library, and a way to use it.
 type library struct {
-	name   string
-	use    string // how, if there is a choice
-	module string
-	etcd   bool // not Redis
-	polls  bool // who waits asks again and again, and is not told
-	dlock  bool // so it has to keep dlock's promises
-	open   func(addr string) (client, error)
+	name      string
+	use       string // how, if there is a choice
+	module    string
+	etcd      bool   // not Redis
+	zookeeper bool   // not Redis
+	polls     bool   // who waits asks again and again, and is not told
+	dlock     bool   // so it has to keep dlock's promises
+	fault     string // the only fault that it is tried with; empty: all
+	open      func(addr string) (client, error)
 }
 
 var libraries = []library{
@@ -45,6 +47,7 @@ var libraries = []library{
 	{name: "rueidislock", use: "as in its README for one server, with a `TryNextAfter` of a third of the lease", module: rueidisModule, open: openRueidislock},
 	{name: "dlock on etcd", module: dlockModule, etcd: true, dlock: true, open: openDlockEtcd},
 	{name: "etcd concurrency", use: "a `Session` for each client", module: etcdModule, etcd: true, open: openConcurrency},
+	{name: "dlock on ZooKeeper", module: dlockModule, zookeeper: true, dlock: true, fault: "overlap", open: openDlockZookeeper},
 }
 
 const (

@@ -138,7 +138,7 @@ func measure(t *testing.T, r *report) {
 	var mu sync.Mutex
 	shared := newSite(t, r.library)
 	for _, f := range faults {
-		if *oneFault != "" && *oneFault != f.name {
+		if *oneFault != "" && *oneFault != f.name || r.fault != "" && r.fault != f.name {
 			continue
 		}
 		t.Run(f.name, func(t *testing.T) {

@@ -6,10 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/internal/zookeepertest"
 )
 
 // site is a server, and runs of a library on it. Runs do not meet: each has
@@ -21,16 +23,23 @@ type site struct {
 	redis *redistest.Server
 	etcd  *etcdtest.Cluster
 	admin *clientv3.Client
+	zk    *zookeepertest.Ensemble
+	nodes *zk.Conn // of zk
 }
 
 func newSite(t *testing.T, l library) *site {
 	t.Helper()
 	s := &site{library: l, pulse: newPulse(t)}
-	if l.etcd {
+	switch {
+	case l.etcd:
 		s.etcd = etcdtest.Start(t, 1)
 		s.admin = s.etcd.Client(t)
 		s.beats = serverPulse(t, func() { s.admin.Get(context.Background(), "pulse") })
-	} else {
+	case l.zookeeper:
+		s.zk = zookeepertest.Start(t, 1)
+		s.nodes = connectZookeeper(t, s.zk)
+		s.beats = serverPulse(t, func() { s.nodes.Exists("/pulse") })
+	default:
 		s.redis = redistest.Start(t)
 		s.redis.Client() // connects, which only this goroutine may have fail
 		s.beats = serverPulse(t, func() { s.redis.Do("PING") })
@@ -47,8 +56,11 @@ func (s *site) excused(since time.Time) bool {
 }
 
 func (s *site) addr() string {
-	if s.etcd != nil {
+	switch {
+	case s.etcd != nil:
 		return s.etcd.Members[0].Endpoint
+	case s.zk != nil:
+		return s.zk.Members[0].Addr
 	}
 	return s.redis.Addr
 }
@@ -109,3 +121,19 @@ func (s *site) loseAll(t testing.TB) {
 		t.Fatal(err)
 	}
 }
+
+// connectZookeeper returns a connection that the test closes.
+func connectZookeeper(t testing.TB, e *zookeepertest.Ensemble) *zk.Conn {
+	t.Helper()
+	c, _, err := zk.Connect([]string{e.Members[0].Addr}, 5*time.Second, zk.WithLogger(noLog{}), zk.WithLogInfo(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+type noLog struct{}
+
+// Printf implements [zk.Logger].
+func (noLog) Printf(string, ...any) {}

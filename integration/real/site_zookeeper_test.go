@@ -68,18 +68,14 @@ func (s *site) leftAtZookeeper() (all []string, err error) {
 	if _, err := s.looking.(store.Lister).List(ctx); err != nil {
 		return nil, err
 	}
-	for _, folder := range []string{"/dlock/locks", "/dlock/wake"} {
-		s.nodes.Sync(folder)
-		nodes, _, err := s.nodes.Children(folder)
-		if err == zk.ErrNoNode {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		for _, node := range nodes {
-			all = append(all, "node "+node)
-		}
+	const folder = "/dlock/locks"
+	s.nodes.Sync(folder)
+	nodes, _, err := s.nodes.Children(folder)
+	if err != nil && err != zk.ErrNoNode {
+		return nil, err
+	}
+	for _, node := range nodes {
+		all = append(all, "node "+node)
 	}
 	return all, nil
 }

@@ -116,3 +116,12 @@ func (r *Record) Covers(now time.Duration, token uint64) bool {
 	}
 	return false
 }
+
+// Queued returns the ids of the waiters, head first.
+func (r *Record) Queued() []string {
+	ids := make([]string, len(r.queue))
+	for i := range r.queue {
+		ids[i] = r.queue[i].id
+	}
+	return ids
+}

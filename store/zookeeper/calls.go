@@ -2,7 +2,8 @@ package zookeeper
 
 import (
 	"context"
-	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,49 +18,48 @@ const side = 32
 // a read.
 func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
 	var g store.Grant
-	var last *step
-	err := s.update(ctx, operation{name: req.Name, isFree: true, adds: true, do: func(st *step) (err error) {
+	until := time.Now().Add(req.WaitTTL)
+	last, err := s.update(ctx, operation{name: req.Name, acquires: true, do: func(st *step) (err error) {
 		longer := req
 		longer.TTL += st.slack
 		longer.WaitTTL += st.slack
-		last = st
-		if g, err = st.record.Acquire(&st.call, longer, s.id); err == nil && !g.Held {
-			s.waits(st, req.ID, longer.WaitTTL)
-			return nil
-		}
-		if g.Held {
-			g.TTL = max(g.TTL-st.slack, time.Nanosecond)
-		}
-		s.waitsNot(st, req.ID)
+		g, err = st.record.Acquire(&st.call, longer, s.id)
 		return err
 	}})
-	if err != nil && !errors.Is(err, store.ErrHeld) && !errors.Is(err, store.ErrUpgrade) {
-		return store.Grant{}, err // the operation may be going on, and write g
+	if last == nil {
+		return store.Grant{}, err
 	}
 	g.Token = last.final(g.Token)
+	switch {
+	case g.Held:
+		g.TTL = max(g.TTL-last.slack, time.Nanosecond)
+		s.ended(req.ID)
+	case err == nil:
+		s.waits(req.Name, last.room(), req.ID, until)
+	}
 	return g, err
 }
 
 // Release implements [store.Store]: one transaction if nothing else has happened
 // to the name.
 func (s *Store) Release(ctx context.Context, ref store.Ref) error {
-	return s.update(ctx, operation{name: ref.Name, do: func(st *step) error {
+	s.ended(ref.ID)
+	_, err := s.update(ctx, operation{name: ref.Name, do: func(st *step) error {
 		longer := ref
 		longer.TTL += st.slack
-		err := st.record.Release(&st.call, longer)
-		s.waitsNot(st, ref.ID)
-		return err
+		return st.record.Release(&st.call, longer)
 	}})
+	return err
 }
 
 // Break implements [store.Breaker].
 func (s *Store) Break(ctx context.Context, name string) (int, error) {
 	var broken int
-	err := s.update(ctx, operation{name: name, do: func(st *step) error {
+	last, err := s.update(ctx, operation{name: name, do: func(st *step) error {
 		broken = st.record.Break(&st.call)
 		return nil
 	}})
-	if err != nil {
+	if last == nil {
 		return 0, err
 	}
 	return broken, nil
@@ -68,12 +68,11 @@ func (s *Store) Break(ctx context.Context, name string) (int, error) {
 // Inspect implements [store.Store].
 func (s *Store) Inspect(ctx context.Context, name string) (store.State, error) {
 	var state store.State
-	var last *step
-	err := s.update(ctx, operation{name: name, do: func(st *step) error {
-		state, last = st.record.Inspect(&st.call, name), st
+	last, err := s.update(ctx, operation{name: name, do: func(st *step) error {
+		state = st.record.Inspect(&st.call, name)
 		return nil
 	}})
-	if err != nil {
+	if last == nil {
 		return store.State{}, err
 	}
 	state.Token = last.final(state.Token)
@@ -85,53 +84,40 @@ func (s *Store) Inspect(ctx context.Context, name string) (store.State, error) {
 
 // Renew implements [store.Store]: a transaction for each name, many at a time.
 func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
-	var names []string
 	of := make(map[string][]int) // which holds a name has
 	for i, ref := range holds {
-		if of[ref.Name] == nil {
-			names = append(names, ref.Name)
-		}
 		of[ref.Name] = append(of[ref.Name], i)
 	}
-	answers := make([][]error, len(names))
-	errs := each(len(names), func(n int) error { return s.renew(ctx, holds, names[n], of[names[n]], &answers[n]) })
 	results := make([]error, len(holds))
-	for n, name := range names {
+	each(slices.Collect(maps.Keys(of)), func(name string) {
+		answers := make([]error, len(of[name]))
+		last, err := s.update(ctx, operation{name: name, do: func(st *step) error {
+			for k, i := range of[name] {
+				longer := holds[i]
+				longer.TTL += st.slack
+				answers[k] = st.record.Renew(&st.call, longer)
+			}
+			return nil
+		}})
 		for k, i := range of[name] {
-			if results[i] = errs[n]; errs[n] == nil {
-				results[i] = answers[n][k]
+			if results[i] = err; last != nil {
+				results[i] = answers[k]
 			}
 		}
-	}
+	})
 	return results
 }
 
-// renew renews the holds of one name.
-func (s *Store) renew(ctx context.Context, holds []store.Ref, name string, which []int, answers *[]error) error {
-	return s.update(ctx, operation{name: name, do: func(st *step) error {
-		list := make([]error, 0, len(which))
-		for _, i := range which {
-			longer := holds[i]
-			longer.TTL += st.slack
-			list = append(list, st.record.Renew(&st.call, longer))
-		}
-		*answers = list
-		return nil
-	}})
-}
-
-// each calls f with 0 to n-1, several at a time, and returns the errors.
-func each(n int, f func(i int) error) []error {
-	errs := make([]error, n)
+// each calls f with each name, several at a time.
+func each(names []string, f func(name string)) {
 	var running sync.WaitGroup
 	places := make(chan struct{}, side)
-	for i := range n {
+	for _, name := range names {
 		places <- struct{}{}
 		running.Go(func() {
 			defer func() { <-places }()
-			errs[i] = f(i)
+			f(name)
 		})
 	}
 	running.Wait()
-	return errs
 }

@@ -21,25 +21,24 @@ func statAt(epoch int64, written time.Duration) *zk.Stat {
 // the age of what is known.
 func TestClockBounds(t *testing.T) {
 	var c clock
-	_, ok := c.now(1, 0)
+	_, ok := c.now(0)
 	assert.False(t, ok, "a clock that knows nothing")
 	sent := time.Now().Add(-5 * time.Millisecond)
-	c.observe(1, statAt(3, time.Hour), sent)
-	p, ok := c.now(1, 3)
+	c.observe(statAt(3, time.Hour), sent)
+	p, ok := c.now(3)
 	require.True(t, ok)
 	assert.Equal(t, uint64(3), p.epoch)
 	assert.GreaterOrEqual(t, p.low, time.Hour)
 	assert.GreaterOrEqual(t, p.high-p.low, 6*time.Millisecond, "the answer took 5 ms, and mtime counts milliseconds")
-	low, high := c.bounds(c.at.Add(10 * time.Second))
-	assert.Equal(t, time.Hour+10*time.Second-10*time.Millisecond, low)
-	assert.Equal(t, 20*time.Millisecond, high-low-(c.high-c.low))
+	later := c.last.later(c.last.at.Add(10 * time.Second))
+	assert.Equal(t, time.Hour+10*time.Second-10*time.Millisecond, later.low)
+	assert.Equal(t, 20*time.Millisecond, later.high-later.low-(c.last.high-c.last.low))
 
 	for name, ask := range map[string]func() (present, bool){
-		"another session": func() (present, bool) { return c.now(2, 3) },
-		"a later leader":  func() (present, bool) { return c.now(1, 4) },
+		"a later leader": func() (present, bool) { return c.now(4) },
 		"a long silence": func() (present, bool) {
-			c.at = c.at.Add(-time.Minute)
-			return c.now(1, 3)
+			c.last.at = c.last.at.Add(-time.Minute)
+			return c.now(3)
 		},
 	} {
 		_, ok := ask()
@@ -51,14 +50,14 @@ func TestClockBounds(t *testing.T) {
 // same leader, and any answer of another leader does.
 func TestClockKeepsTheBestSample(t *testing.T) {
 	var c clock
-	c.observe(1, statAt(3, time.Hour), time.Now())
-	c.observe(1, statAt(3, time.Hour-time.Minute/2), time.Now().Add(-time.Minute))
-	p, _ := c.now(1, 3)
+	c.observe(statAt(3, time.Hour), time.Now())
+	c.observe(statAt(3, time.Hour-time.Minute/2), time.Now().Add(-time.Minute))
+	p, _ := c.now(3)
 	assert.Less(t, p.high-p.low, 30*time.Second)
-	assert.Equal(t, time.Hour, p.anchor)
-	c.observe(1, statAt(4, time.Minute), time.Now().Add(-time.Second))
-	p, _ = c.now(1, 4)
-	assert.Equal(t, time.Minute, p.anchor)
+	c.observe(statAt(4, time.Minute), time.Now().Add(-time.Second))
+	p, _ = c.now(4)
+	assert.Equal(t, uint64(4), p.epoch)
+	assert.Equal(t, time.Minute, p.low.Truncate(time.Second))
 }
 
 // TestClockThatWasSet: an answer that contradicts the sample replaces it, in either
@@ -66,30 +65,29 @@ func TestClockKeepsTheBestSample(t *testing.T) {
 func TestClockThatWasSet(t *testing.T) {
 	for _, set := range []time.Duration{-time.Minute, time.Minute} {
 		var c clock
-		c.observe(1, statAt(3, time.Hour), time.Now())
+		c.observe(statAt(3, time.Hour), time.Now())
 		slow := &zk.Stat{Mzxid: 3<<32 | 9, Mtime: (time.Hour - time.Second).Milliseconds()}
-		c.observe(1, slow, time.Now().Add(-2*time.Second))
-		p, _ := c.now(1, 3)
+		c.observe(slow, time.Now().Add(-2*time.Second))
+		p, _ := c.now(3)
 		assert.Less(t, p.high-p.low, time.Second)
 		assert.Equal(t, slow.Mzxid, p.zxid)
 
-		c.observe(1, statAt(3, time.Hour+set), time.Now().Add(-2*time.Second))
-		p, _ = c.now(1, 3)
+		c.observe(statAt(3, time.Hour+set), time.Now().Add(-2*time.Second))
+		p, _ = c.now(3)
 		assert.GreaterOrEqual(t, p.low, time.Hour+set)
 		assert.Less(t, p.low, time.Hour+set+30*time.Second)
-		assert.Equal(t, time.Hour, p.anchor, "the leader is the same")
 	}
 }
 
 // TestClockHeardLately: an answer that is less exact than the sample counts as one.
 func TestClockHeardLately(t *testing.T) {
 	var c clock
-	c.observe(1, statAt(3, time.Hour), time.Now())
-	c.at = c.at.Add(-time.Minute)
-	_, ok := c.now(1, 3)
+	c.observe(statAt(3, time.Hour), time.Now())
+	c.last.at = c.last.at.Add(-time.Minute)
+	_, ok := c.now(3)
 	assert.False(t, ok)
-	c.observe(1, statAt(3, time.Hour+59*time.Second), time.Now().Add(-2*time.Second))
-	_, ok = c.now(1, 3)
+	c.observe(statAt(3, time.Hour+59*time.Second), time.Now().Add(-2*time.Second))
+	_, ok = c.now(3)
 	assert.True(t, ok)
 }
 
@@ -101,8 +99,8 @@ func held(epoch uint64, now, ttl time.Duration) *snapshot {
 }
 
 // TestLeadersWithDifferentClocks: under another leader, whatever its clock says, a
-// hold lasts at least for what it had left, counted from the first that was heard
-// of that leader. Under its own it ends at its deadline.
+// hold lasts for what it had left, counted from the present. Under its own it ends at
+// its deadline.
 func TestLeadersWithDifferentClocks(t *testing.T) {
 	const now, ttl = 1000 * time.Hour, 10 * time.Second
 	n := held(3, now, ttl)
@@ -112,15 +110,15 @@ func TestLeadersWithDifferentClocks(t *testing.T) {
 	token, _, _ := r.Hold("id")
 	assert.Equal(t, uint64(3<<32|5)<<tokenBits+2, token, "a provisional token becomes that of its transaction")
 
-	for _, anchor := range []time.Duration{now - time.Hour, now + time.Hour} {
-		r, err := n.record(present{epoch: 4, low: anchor, anchor: anchor})
+	for _, low := range []time.Duration{now - time.Hour, now + time.Hour} {
+		r, err := n.record(present{epoch: 4, low: low})
 		require.NoError(t, err)
-		assert.Equal(t, anchor+ttl, r.Expires())
+		assert.Equal(t, low+ttl, r.Expires())
 	}
 
 	// Decided by the clock of leader 3, written under leader 4.
 	n.zxid, n.written = 4<<32|1, now-time.Hour
-	r, err = n.record(present{epoch: 4, low: n.written, anchor: now - 2*time.Hour})
+	r, err = n.record(present{epoch: 4, low: n.written + time.Minute})
 	require.NoError(t, err)
 	assert.Equal(t, now-time.Hour+ttl, r.Expires())
 }

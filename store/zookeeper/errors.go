@@ -20,22 +20,14 @@ var (
 	// errLate: the transaction was carried out, but later than it was decided for.
 	errLate = errors.New("zookeeper: the answer took so long that a lease ended meanwhile")
 
-	// errNoClock: the session or the leader changed each time the clock was asked.
-	errNoClock = errors.New("zookeeper: the leader's clock is unknown")
-
 	// errTooLarge: the server would close the connection of the call.
 	errTooLarge = fmt.Errorf("%w: zookeeper: the lock has too many holds and waiters for one node", store.ErrRefused)
 
-	// errForeignChild: a record cannot be deleted, as another program has a node below it.
-	errForeignChild = fmt.Errorf("%w: a node below it is of another program", store.ErrForeignKey)
+	// errForeignChild: the nodes below a record are not those that this package made.
+	errForeignChild = fmt.Errorf("%w: a node below it is missing, or of another program", store.ErrForeignKey)
 
 	errUnderWay = errors.New("zookeeper: the handle was closed during the call")
 )
-
-// isCertain says whether an error of a transaction tells that nothing was written.
-func isCertain(err error) bool {
-	return err == errConflict || errors.Is(err, store.ErrRefused) || errors.Is(err, store.ErrForeignKey)
-}
 
 // quotaExceeded is how the client reports the code of a server that enforces quotas,
 // which it has no error for.

@@ -43,7 +43,7 @@ func wantFree(t *testing.T, e *zookeepertest.Ensemble) {
 	c, s := connect(t, e), open(t, e.URL())
 	await(t, "nothing is left", func() bool {
 		s.List(t.Context())
-		return len(children(t, c, "/dlock/locks"))+len(children(t, c, "/dlock/wake")) == 0
+		return len(children(t, c, "/dlock/locks")) == 0
 	})
 }
 
@@ -106,7 +106,7 @@ func sessionExpired(t *testing.T, e *zookeepertest.Ensemble) {
 	wantFree(t, e)
 }
 
-// waiterOfAnExpiredSession: its place stays, and it is told to ask again.
+// waiterOfAnExpiredSession: its place stays, and it is told of its grant.
 func waiterOfAnExpiredSession(t *testing.T, e *zookeepertest.Ensemble) {
 	near := open(t, e.URL())
 	p := etcdtest.StartProxy(t, e.Members[0].Addr)
@@ -115,13 +115,13 @@ func waiterOfAnExpiredSession(t *testing.T, e *zookeepertest.Ensemble) {
 	held, waits := request("session", 1, false), request("session", 2, true)
 	hold(t, near, held)
 	queue(t, far, waits)
-	c := connect(t, e)
-	require.Len(t, children(t, c, "/dlock/wake"), 1)
+	watches := func() bool { return e.Members[0].Watches() > 0 }
+	await(t, "the waiter watches", watches)
 
 	p.Blackhole(true)
-	await(t, "the session is over", func() bool { return len(children(t, c, "/dlock/wake")) == 0 })
+	await(t, "the session is over", func() bool { return !watches() })
 	p.Blackhole(false)
-	wantEvent(t, events, "the waiter is to ask again", func(e store.Event) bool { return e.ID == waits.ID && e.Token == 0 })
+	await(t, "the waiter watches again", watches)
 	await(t, "the place is confirmed", func() bool {
 		g, err := far.Acquire(t.Context(), waits)
 		return err == nil && g.Position == 1
@@ -204,7 +204,7 @@ func lostReplyOfAPlace(t *testing.T, e *zookeepertest.Ensemble) {
 		return err == nil && g.Position == 1
 	})
 	c := connect(t, e)
-	assert.Len(t, children(t, c, "/dlock/wake"), 1)
+	assert.Len(t, children(t, c, pathOf("place")), 2, "the room and one place")
 	release(t, near, held)
 	wantGranted(t, far, events, waits)
 	release(t, far, waits)

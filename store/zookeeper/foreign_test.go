@@ -55,42 +55,48 @@ func deleteRoom(t *testing.T, s *Store, name string) {
 	require.NoError(t, s.conn.Delete(s.namePath(name)+"/"+rooms[0], -1))
 }
 
-// deletedRoom: an operator or a sweep of empty nodes takes away the room of a name.
-// The lock goes on, and leaves nothing behind.
-func deletedRoom(t *testing.T, e *zookeepertest.Ensemble) {
+// missingChild: an operator or a sweep of empty nodes takes a node below a record away.
+// An operator has to look, and other names go on.
+func missingChild(t *testing.T, e *zookeepertest.Ensemble) {
 	s := opens(t, e, "/room")
-	req := numbered("x", 1)
-	g, err := s.Acquire(t.Context(), req)
-	require.NoError(t, err)
-	deleteRoom(t, s, "x")
-	require.NoError(t, s.Renew(t.Context(), []store.Ref{refTo(req)})[0])
-	again, err := s.Acquire(t.Context(), req)
-	require.NoError(t, err)
-	assert.Equal(t, g.Token, again.Token)
-	deleteRoom(t, s, "x")
-	require.NoError(t, s.Release(t.Context(), refTo(req)))
-	there, _, err := s.conn.Exists(s.namePath("x"))
-	require.NoError(t, err)
-	assert.False(t, there)
-}
-
-// roomOfALaterNode: a write on a node that has lost its room does not meet a later node
-// of the same version.
-func roomOfALaterNode(t *testing.T, e *zookeepertest.Ensemble) {
-	s := opens(t, e, "/later")
 	_, err := s.Acquire(t.Context(), numbered("x", 1))
 	require.NoError(t, err)
 	deleteRoom(t, s, "x")
-	old, err := s.read(s.namePath("x"), true)
-	require.NoError(t, err)
-	require.True(t, old.bare)
+	assert.ErrorIs(t, s.Renew(t.Context(), []store.Ref{refTo(numbered("x", 1))})[0], store.ErrForeignKey)
+	assert.ErrorIs(t, s.Release(t.Context(), refTo(numbered("x", 1))), store.ErrForeignKey)
 
-	require.NoError(t, s.conn.Delete(s.namePath("x"), -1))
-	later := opens(t, e, "/later")
-	_, err = later.Acquire(t.Context(), numbered("x", 2))
+	_, err = s.Acquire(t.Context(), numbered("y", 1))
 	require.NoError(t, err)
-	for name, next := range map[string]*snapshot{"a change": {room: "abcdefghijkl"}, "a deletion": {}} {
-		assert.ErrorIs(t, s.write(s.namePath("x"), old, next, new(wakeChanges)), errConflict, name)
+	_, err = s.Acquire(t.Context(), place("y", 2))
+	require.NoError(t, err)
+	require.NoError(t, s.conn.Delete(s.namePath("y")+"/"+nodesBelow(t, s, "y")[1], -1))
+	assert.ErrorIs(t, s.Release(t.Context(), refTo(numbered("y", 1))), store.ErrForeignKey)
+}
+
+// deletedByHand: a name that an operator has deleted with all its nodes is free, its
+// waiters take places again, and the holder is told.
+func deletedByHand(t *testing.T, e *zookeepertest.Ensemble) {
+	a, b := opens(t, e, "/hand"), opens(t, e, "/hand")
+	events := make(chan store.Event, 10)
+	b.Listen(func(e store.Event) { events <- e })
+	_, err := a.Acquire(t.Context(), numbered("x", 1))
+	require.NoError(t, err)
+	_, err = b.Acquire(t.Context(), place("x", 2))
+	require.NoError(t, err)
+	nodes := nodesBelow(t, a, "x")
+	require.Len(t, nodes, 2)
+	for _, node := range nodes {
+		require.NoError(t, a.conn.Delete(a.namePath("x")+"/"+node, -1))
 	}
-	assert.NoError(t, later.Renew(t.Context(), []store.Ref{refTo(numbered("x", 2))})[0])
+	require.NoError(t, a.conn.Delete(a.namePath("x"), -1))
+	select {
+	case event := <-events:
+		assert.Equal(t, store.Event{ID: numbered("", 2).ID}, event)
+	case <-time.After(10 * time.Second):
+		t.Fatal("the waiter is not told")
+	}
+	g, err := b.Acquire(t.Context(), place("x", 2))
+	require.NoError(t, err)
+	assert.True(t, g.Held)
+	assert.ErrorIs(t, a.Renew(t.Context(), []store.Ref{refTo(numbered("x", 1))})[0], store.ErrLost)
 }

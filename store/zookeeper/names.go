@@ -3,9 +3,9 @@ package zookeeper
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/url"
 	"strings"
+	"sync"
 
 	"github.com/go-zookeeper/zk"
 
@@ -16,41 +16,25 @@ import (
 //
 //	locks/NAME        the record of a name, while something lives in it
 //	locks/NAME/ROOM   empty; see snapshot.room
-//	wake/ID           ephemeral: the request with that id waits, and its handle watches this
+//	locks/NAME/ROOMID empty: the request with that id waits, and its handle watches this
 //	clock             written to ask for the leader's clock
 const (
 	locksFolder = "/locks"
-	wakeFolder  = "/wake"
 	clockNode   = "/clock"
 )
-
-// plain are the bytes that stand for themselves in the name of a node.
-const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_:@+=,"
 
 // namePath is the path of a name's record.
 func (s *Store) namePath(name string) string { return s.root + locksFolder + "/" + nodeOf(name) }
 
-// nodeOf is the node of a name. A byte that is not plain is written as % and two
-// hexadecimal digits.
-func nodeOf(name string) string {
-	var b strings.Builder
-	for i := range len(name) {
-		if c := name[i]; strings.IndexByte(plain, c) >= 0 {
-			b.WriteByte(c)
-		} else {
-			fmt.Fprintf(&b, "%%%02X", c)
-		}
-	}
-	return b.String()
-}
+// nodeOf is the node of a name. What is special in a path is written as % and two
+// hexadecimal digits. So is the dot, since a node cannot be named by dots alone.
+func nodeOf(name string) string { return strings.ReplaceAll(url.PathEscape(name), ".", "%2E") }
 
 // nameOf is the name of a node, or false if the node is none of this package's.
 func nameOf(node string) (name string, ok bool) {
 	name, err := url.PathUnescape(node)
 	return name, err == nil && nodeOf(name) == node
 }
-
-func (s *Store) wakePath(id string) string { return s.root + wakeFolder + "/" + id }
 
 // makeFolders makes the nodes that every handle needs, if they are missing. It
 // asks before it writes: a user without the right to create them can do with
@@ -62,7 +46,7 @@ func (s *Store) makeFolders() error {
 			folders = append(folders, s.root[:i])
 		}
 	}
-	folders = append(folders, s.root, s.root+locksFolder, s.root+wakeFolder, s.root+clockNode)
+	folders = append(folders, s.root, s.root+locksFolder, s.root+clockNode)
 	for _, path := range folders {
 		if there, _, err := s.conn.Exists(path); err != nil {
 			return err
@@ -78,38 +62,33 @@ func (s *Store) makeFolders() error {
 
 // List implements [store.Lister]: it reads every record.
 func (s *Store) List(ctx context.Context) ([]string, error) {
-	var all []string
-	err := s.run(ctx, func() (err error) {
-		all, err = s.allNames()
-		return err
-	})
+	all, err := run(ctx, s, s.allNames)
 	if err != nil {
 		return nil, err
 	}
-	used := make([]bool, len(all))
-	errs := each(len(all), func(i int) (err error) {
-		used[i], err = s.settle(ctx, all[i])
-		return err
-	})
+	var mu sync.Mutex
 	var names []string
-	for i, name := range all {
+	each(all, func(name string) {
+		used, failed := s.settle(ctx, name)
+		mu.Lock()
+		defer mu.Unlock()
 		switch {
-		case errors.Is(errs[i], store.ErrForeignKey):
-		case errs[i] != nil:
-			return nil, errs[i]
-		case used[i]:
+		case used:
 			names = append(names, name)
+		case failed != nil && !errors.Is(failed, store.ErrForeignKey):
+			err = failed
 		}
+	})
+	if err != nil {
+		return nil, err
 	}
 	return names, nil
 }
 
 // settle removes what has expired, promotes, and says whether the name is in use then.
 func (s *Store) settle(ctx context.Context, name string) (used bool, err error) {
-	var last *step
-	err = s.update(ctx, operation{name: name, do: func(st *step) error {
+	last, err := s.update(ctx, operation{name: name, do: func(st *step) error {
 		st.record.Settle(&st.call)
-		last = st
 		return nil
 	}})
 	return err == nil && last.record.InUse(last.call.Now), err

@@ -7,6 +7,21 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
+const (
+	// maxRequest is how many bytes a transaction may have. The server closes a
+	// connection that sends more than a megabyte at once. The rest is for the paths of
+	// the record and the ACL.
+	maxRequest = 1000 << 10
+
+	// maxQueued is how large a record may become by a new hold or place, with what a
+	// transaction needs that promotes all its waiters. The rest is for the tokens of
+	// those waiters, and for buried ids.
+	maxQueued = 850 << 10
+
+	// opSize is more than what an operation needs besides its path.
+	opSize = 64
+)
+
 // read reads the node of a name. With sync the server first catches up with the
 // leader, so the snapshot is no older than the call. A read that follows an
 // answer of a write is as new as that without.
@@ -16,146 +31,113 @@ func (s *Store) read(path string, sync bool) (*snapshot, error) {
 			return nil, outcome(err)
 		}
 	}
-	return s.found(s.conn.Get(path))
+	return found(s.conn.Get(path))
 }
 
 // found is the snapshot that an answer of the client has.
-func (s *Store) found(data []byte, stat *zk.Stat, err error) (*snapshot, error) {
+func found(data []byte, stat *zk.Stat, err error) (*snapshot, error) {
+	n := new(snapshot)
 	if err == zk.ErrNoNode {
-		return new(snapshot), nil
+		return n, nil
 	}
 	if err != nil {
 		return nil, outcome(err)
 	}
-	n := new(snapshot)
 	if err := n.decode(data); err != nil {
 		return nil, err
 	}
-	n.wrote(s, stat)
-	n.bare = stat.NumChildren == 0
+	n.wrote(stat)
 	return n, nil
 }
 
 // wrote takes what the server says of the last write of the node.
-func (n *snapshot) wrote(s *Store, stat *zk.Stat) {
+func (n *snapshot) wrote(stat *zk.Stat) {
 	n.version, n.zxid = stat.Version, stat.Mzxid
 	n.written = time.Duration(stat.Mtime) * time.Millisecond
-	for seen := s.zxid.Load(); seen < n.zxid; seen = s.zxid.Load() {
-		s.zxid.CompareAndSwap(seen, n.zxid)
-	}
 }
 
-const (
-	// maxRequest is how many bytes the data of a node and the paths of wake nodes may
-	// have. The server closes a connection that sends more than a megabyte at once.
-	// The rest is for the paths of the record and the ACL.
-	maxRequest = 1000 << 10
-
-	// maxQueued is how large the data may become by a new hold or place. The rest is
-	// for the tokens of those that wait, and for buried ids.
-	maxQueued = 850 << 10
-
-	// idSize is the length of the id of a request.
-	idSize = 32
-
-	// opSize is more than what an operation needs besides its path.
-	opSize = 64
-)
-
-// fits fails if a step makes a record too large. It postpones what the transaction
-// has no space for.
-func (s *Store) fits(op operation, st *step) error {
-	size := len(st.next.body)
-	if size > maxRequest || op.adds && len(st.call.Events) == 0 && size > max(maxQueued, st.size) {
+// fits fails if the transaction from one snapshot to the next is too large for the
+// server, or if one that adds a hold or a place leaves too little space for later ones.
+func fits(path string, old, next *snapshot, grows bool) error {
+	size, each := len(next.body), opSize+len(path)+len("/")+roomSize+idSize
+	changed := len(missing(old.queue, next.queue)) + len(missing(next.queue, old.queue))
+	if size+changed*each > maxRequest || grows && size+len(next.queue)*each > maxQueued {
 		return errTooLarge
 	}
-	each := opSize + len(s.wakePath("")) + idSize
-	st.wakes.postpone((maxRequest - size) / each)
 	return nil
+}
+
+// missing are the ids of list that other lacks.
+func missing(list, other []string) []string {
+	if slices.Equal(list, other) {
+		return nil
+	}
+	there := make(map[string]bool, len(other))
+	for _, id := range other {
+		there[id] = true
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(id string) bool { return there[id] })
 }
 
 // write carries out what a step decided, in one transaction: from the snapshot
 // old to the snapshot next, whose zxid and version it fills in. It returns
 // errConflict if the node is not as old has it.
-func (s *Store) write(path string, old, next *snapshot, wakes *wakeChanges) error {
-	record, stat := s.recordOps(path, old, next)
-	for {
-		ops := slices.Concat(record, s.wakeOps(wakes))
-		sent, session := time.Now(), s.conn.SessionID()
-		results, err := s.conn.Multi(ops...)
-		if err == nil {
-			if stat >= 0 {
-				next.wrote(s, results[stat].Stat)
-				s.clock.observe(session, results[stat].Stat, sent)
-			}
-			return nil
+func (s *Store) write(path string, old, next *snapshot) error {
+	ops, stat := s.transaction(path, old, next)
+	sent := time.Now()
+	results, err := s.conn.Multi(ops...)
+	if err == nil {
+		if stat >= 0 {
+			next.wrote(results[stat].Stat)
+			s.clock.observe(results[stat].Stat, sent)
 		}
-		failed := slices.IndexFunc(results, func(r zk.MultiResponse) bool { return r.Error != nil })
-		if failed < 0 {
-			return outcome(err)
-		}
-		wake := failed - len(record) // which change of wakes failed, if that is not negative
-		switch err := results[failed].Error; {
-		case err == zk.ErrNoNode && (wake == len(wakes.deleted) || wake < 0 && !old.exists()):
-			// A folder is missing: the ensemble has lost its data.
+		return nil
+	}
+	failed := slices.IndexFunc(results, func(r zk.MultiResponse) bool { return r.Error != nil })
+	if failed < 0 {
+		return outcome(err)
+	}
+	switch err := results[failed].Error; err {
+	case zk.ErrNoNode:
+		if !old.exists() { // an operator has deleted the folder
 			if err := s.makeFolders(); err != nil {
 				return outcome(err)
 			}
-			return errConflict
-		case err == zk.ErrNoNode && wake >= 0:
-			// The handle of a waiter has lost its session. There may be more, and each
-			// would cost a transaction: all are deleted afterwards.
-			wakes.postpone(0)
-		case err == zk.ErrNodeExists && wake >= 0:
-			wakes.there = true
-		case err == zk.ErrNotEmpty && !old.bare:
-			return errForeignChild
-		case err == zk.ErrNodeExists, err == zk.ErrBadVersion, err == zk.ErrNoNode, err == zk.ErrNotEmpty:
-			return errConflict
-		default:
-			return outcome(err)
 		}
+		return errConflict
+	case zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNotEmpty:
+		return errConflict
+	default:
+		return outcome(err)
 	}
 }
 
-// recordOps are the operations of write on the record. stat is which of them tells of
-// the written node, or -1.
-func (s *Store) recordOps(path string, old, next *snapshot) (ops []any, stat int) {
-	room := path + "/" + old.room
+// transaction is the operations of write. stat is which of them tells of the written
+// node, or -1. A new node is written once more than needed, because only a write is
+// answered with its zxid. The room is checked unless a node that has it in its name is
+// deleted.
+func (s *Store) transaction(path string, old, next *snapshot) (ops []any, stat int) {
+	create := func(path string) { ops = append(ops, &zk.CreateRequest{Path: path, Acl: s.acl}) }
+	remove := func(path string) { ops = append(ops, &zk.DeleteRequest{Path: path, Version: 0}) }
+	gone, room := missing(old.queue, next.queue), path+"/"+old.room
 	switch {
 	case !old.exists():
-	case old.bare: // a node that was made again has a room, and cannot be deleted
-		ops = []any{&zk.DeleteRequest{Path: path, Version: old.version}}
-	case !next.exists():
-		ops = []any{
-			&zk.DeleteRequest{Path: room, Version: 0},
-			&zk.DeleteRequest{Path: path, Version: old.version},
-		}
-	default:
-		ops = []any{
-			&zk.CheckVersionRequest{Path: room, Version: 0},
-			&zk.SetDataRequest{Path: path, Data: next.encode(), Version: old.version},
-		}
-		return ops, 1
+		room = path + "/" + next.room
+		create(path)
+		create(room)
+	case next.exists() && len(gone) == 0:
+		ops = append(ops, &zk.CheckVersionRequest{Path: room, Version: 0})
+	}
+	for _, id := range gone {
+		remove(room + id)
+	}
+	for _, id := range missing(next.queue, old.queue) {
+		create(room + id)
 	}
 	if !next.exists() {
-		return ops, -1
+		remove(room)
+		return append(ops, &zk.DeleteRequest{Path: path, Version: old.version}), -1
 	}
-	// The write is there because only a write is answered with its zxid.
-	ops = append(ops,
-		&zk.CreateRequest{Path: path, Acl: s.acl},
-		&zk.CreateRequest{Path: path + "/" + next.room, Acl: s.acl},
-		&zk.SetDataRequest{Path: path, Data: next.encode(), Version: 0})
+	ops = append(ops, &zk.SetDataRequest{Path: path, Data: next.encode(), Version: old.version})
 	return ops, len(ops) - 1
-}
-
-// wakeOps are the operations of write on the nodes of waiters.
-func (s *Store) wakeOps(wakes *wakeChanges) (ops []any) {
-	for _, id := range wakes.deleted {
-		ops = append(ops, &zk.DeleteRequest{Path: s.wakePath(id), Version: -1})
-	}
-	if wakes.created != "" && !wakes.there {
-		ops = append(ops, &zk.CreateRequest{Path: s.wakePath(wakes.created), Acl: s.acl, Flags: zk.FlagEphemeral})
-	}
-	return ops
 }

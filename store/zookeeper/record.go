@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"time"
@@ -10,12 +11,14 @@ import (
 )
 
 // A record's node has the bytes "dlz" and the version 1, the epoch and the moment
-// by which its deadlines were reckoned (an unsigned and a signed varint), its room
-// (12 bytes) and the encoded record of package store/model. Tokens that were
-// granted with the write of the record are written as provisional ones.
+// by which its deadlines were reckoned (8 bytes each), its room (12 bytes) and the
+// encoded record of package store/model. Tokens that were granted with the write of the
+// record are written as provisional ones.
 const (
 	magic    = "dlz\x01"
 	roomSize = 12
+	header   = len(magic) + 8 + 8 + roomSize
+	idSize   = 32 // of the id of a request
 )
 
 const (
@@ -37,7 +40,10 @@ type snapshot struct {
 	// version, but not the same room.
 	room    string
 	version int32
-	bare    bool // the room was deleted, and not by this package
+
+	// queue are the requests that wait, by id. Each has a child of the node, named by
+	// room and id, which is deleted when it waits no more.
+	queue []string
 
 	epoch uint64        // by whose leader's clock the deadlines are
 	now   time.Duration // the moment on that clock
@@ -52,9 +58,9 @@ func (n *snapshot) exists() bool { return n.room != "" }
 
 // encode returns the data of the node.
 func (n *snapshot) encode() []byte {
-	b := append(make([]byte, 0, len(n.body)+40), magic...)
-	b = binary.AppendUvarint(b, n.epoch)
-	b = binary.AppendVarint(b, int64(n.now))
+	b := append(make([]byte, 0, header+len(n.body)), magic...)
+	b = binary.BigEndian.AppendUint64(b, n.epoch)
+	b = binary.BigEndian.AppendUint64(b, uint64(n.now))
 	b = append(b, n.room...)
 	return append(b, n.body...)
 }
@@ -62,33 +68,19 @@ func (n *snapshot) encode() []byte {
 // decode reads the data of a node. What is none of this package's is
 // [store.ErrForeignKey].
 func (n *snapshot) decode(data []byte) error {
-	if len(data) < len(magic) || string(data[:len(magic)-1]) != magic[:len(magic)-1] {
-		return store.ErrForeignKey
-	}
-	if data[len(magic)-1] != magic[len(magic)-1] {
-		return fmt.Errorf("%w: node of version %d", store.ErrForeignKey, data[len(magic)-1])
+	if !bytes.HasPrefix(data, []byte(magic)) || len(data) < header {
+		return fmt.Errorf("%w: the node is no record of version 1", store.ErrForeignKey)
 	}
 	rest := data[len(magic):]
-	epoch, used := binary.Uvarint(rest)
-	if used > 0 {
-		rest = rest[used:]
-		n.epoch = epoch
-		var now int64
-		if now, used = binary.Varint(rest); used > 0 {
-			n.now, rest = time.Duration(now), rest[used:]
-		}
-	}
-	if used <= 0 || len(rest) < roomSize {
-		return fmt.Errorf("%w: malformed node", store.ErrForeignKey)
-	}
-	n.room, n.body = string(rest[:roomSize]), rest[roomSize:]
+	n.epoch, n.now = binary.BigEndian.Uint64(rest), time.Duration(binary.BigEndian.Uint64(rest[8:]))
+	n.room, n.body = string(data[header-roomSize:header]), data[header:]
 	return nil
 }
 
 // record returns the record with final tokens, and with deadlines on the clock of
 // the present leader. Under another leader than the one that they were reckoned
-// by, an entry lasts as long from the write on as it had left, and the write is
-// taken to be as late as it can be. So an entry may live longer, and never less.
+// by, an entry lasts as long as it had left: from the write on if that was under the
+// present leader, and else from now on. So an entry may live longer, and never less.
 func (n *snapshot) record(p present) (*model.Record, error) {
 	r := new(model.Record)
 	if !n.exists() {
@@ -98,9 +90,9 @@ func (n *snapshot) record(p present) (*model.Record, error) {
 		return nil, err
 	}
 	moved := time.Duration(0)
-	switch written := epochOf(n.zxid); {
-	case written != p.epoch:
-		moved = p.anchor - n.now
+	switch {
+	case epochOf(n.zxid) != p.epoch:
+		moved = p.low - n.now
 	case n.epoch != p.epoch:
 		moved = n.written - n.now
 	}

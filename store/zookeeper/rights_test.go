@@ -24,7 +24,7 @@ func TestRights(t *testing.T) {
 	require.NoError(t, err)
 	_, err = c.Create("/granted", nil, 0, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
-	for _, node := range []string{"locks", "wake", "clock"} {
+	for _, node := range []string{"locks", "clock"} {
 		_, err := c.Create("/granted/"+node, nil, 0, zk.DigestACL(cdrw, "locker", "secret:with/marks"))
 		require.NoError(t, err)
 	}

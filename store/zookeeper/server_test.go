@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,7 +15,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/zookeepertest"
 	"github.com/dlock-go/dlock/store"
 )
@@ -25,23 +25,19 @@ func TestInside(t *testing.T) {
 	e := zookeepertest.Start(t, 1)
 	t.Run("ClockSetBack", func(t *testing.T) { clockSetBack(t, e) })
 	t.Run("ClockSetForward", func(t *testing.T) { clockSetForward(t, e) })
-	t.Run("UnknownClock", func(t *testing.T) { unknownClock(t, e) })
 	t.Run("ThousandsPromoted", func(t *testing.T) { thousandsPromoted(t, e) })
 	t.Run("TooLarge", func(t *testing.T) { tooLarge(t, e) })
 	t.Run("NoWatchOnAMissingNode", func(t *testing.T) { noWatchOnAMissingNode(t, e) })
 	t.Run("MissingFolder", func(t *testing.T) { missingFolder(t, e) })
-	t.Run("WakeMadeDuringClose", func(t *testing.T) { wakeMadeDuringClose(t, e) })
-	t.Run("TryAfterSilence", func(t *testing.T) { tryAfterSilence(t, e) })
 	t.Run("TokensOfManyReaders", func(t *testing.T) { tokensOfManyReaders(t, e) })
 	t.Run("ForeignChild", func(t *testing.T) { foreignChild(t, e) })
-	t.Run("DeletedRoom", func(t *testing.T) { deletedRoom(t, e) })
-	t.Run("RoomOfALaterNode", func(t *testing.T) { roomOfALaterNode(t, e) })
+	t.Run("MissingChild", func(t *testing.T) { missingChild(t, e) })
+	t.Run("DeletedByHand", func(t *testing.T) { deletedByHand(t, e) })
 	t.Run("RefusedPlace", func(t *testing.T) { refusedPlace(t, e) })
 	t.Run("PlaceGivenUp", func(t *testing.T) { placeGivenUp(t, e) })
 	t.Run("RecordOfAHolder", func(t *testing.T) { recordOfAHolder(t, e) })
 	t.Run("CloseOfASharedConnection", func(t *testing.T) { closeOfASharedConnection(t, e) })
 	t.Run("AuthorizeWaits", func(t *testing.T) { authorizeWaits(t, e) })
-	t.Run("DeleteAfterABrokenConnection", func(t *testing.T) { deleteAfterABrokenConnection(t, e) })
 }
 
 func opens(t *testing.T, e *zookeepertest.Ensemble, root ...string) *Store {
@@ -64,17 +60,8 @@ func numbered(name string, n int) store.Request {
 func (s *Store) lags(by time.Duration) {
 	s.clock.mu.Lock()
 	defer s.clock.mu.Unlock()
-	s.clock.low -= by
-	s.clock.high -= by
-}
-
-// inexact makes a handle know the leader's clock no better than that.
-func (s *Store) inexact(by time.Duration) {
-	s.clock.mu.Lock()
-	defer s.clock.mu.Unlock()
-	now := time.Now()
-	_, s.clock.high = s.clock.bounds(now)
-	s.clock.at, s.clock.low = now, s.clock.high-by
+	s.clock.last.low -= by
+	s.clock.last.high -= by
 }
 
 // clockSetBack: the leader's clock is set back after a handle has last read it. The
@@ -109,25 +96,6 @@ func clockSetForward(t *testing.T, e *zookeepertest.Ensemble) {
 	assert.NoError(t, renewed[0])
 }
 
-// tryAfterSilence: a handle whose clock is inexact, as it is after a long silence, asks
-// before it takes a hold that may be dead for a live one.
-func tryAfterSilence(t *testing.T, e *zookeepertest.Ensemble) {
-	a, b := opens(t, e), opens(t, e)
-	_, err := a.Acquire(t.Context(), numbered("before the silence", 3))
-	require.NoError(t, err)
-	short := numbered("silent", 1)
-	short.TTL = minTTL
-	_, err = b.Acquire(t.Context(), short)
-	require.NoError(t, err)
-	long := numbered("silent", 2)
-	long.TTL = time.Hour
-	require.Eventually(t, func() bool {
-		a.inexact(30 * time.Second)
-		g, err := a.Acquire(t.Context(), long)
-		return err == nil && g.Held
-	}, 10*time.Second, 10*time.Millisecond)
-}
-
 // tokensOfManyReaders: readers that are promoted together and ask for more tokens than
 // one transaction has are all granted soon.
 func tokensOfManyReaders(t *testing.T, e *zookeepertest.Ensemble) {
@@ -157,36 +125,32 @@ func tokensOfManyReaders(t *testing.T, e *zookeepertest.Ensemble) {
 	assert.NotContains(t, tokens, uint64(0))
 }
 
-// unknownClock: a record of a leader that the clock has not heard of is not decided
-// on.
-func unknownClock(t *testing.T, e *zookeepertest.Ensemble) {
-	s := opens(t, e)
-	_, err := s.present(1 << 52)
-	assert.ErrorIs(t, err, errNoClock)
-	_, err = s.decide(&snapshot{zxid: 1 << 52})
-	assert.ErrorIs(t, err, errNoClock)
-}
-
 // thousandsPromoted: a release that promotes so many readers that the record and the
 // wake nodes are more than the server takes at once.
 func thousandsPromoted(t *testing.T, e *zookeepertest.Ensemble) {
 	s := opens(t, e)
 	_, err := s.Acquire(t.Context(), numbered("many", 0))
 	require.NoError(t, err)
-	const waiters = 3600
-	err = s.update(t.Context(), operation{name: "many", do: func(st *step) error {
-		label := strings.Repeat("label", 25)
-		for i := range waiters {
-			req := numbered("many", i+1)
-			req.Owner = fmt.Sprintf("%064d", i)
-			req.Mode, req.Queue, req.Label, req.TTL, req.WaitTTL = store.Shared, true, label, time.Hour, time.Hour
-			if _, err := st.record.Acquire(&st.call, req, "handle"); err != nil {
-				return err
+	waiters := 0
+	for err == nil { // until the name is full
+		_, err = s.update(t.Context(), operation{name: "many", acquires: true, do: func(st *step) error {
+			label := strings.Repeat("label", 25)
+			for i := range 100 {
+				req := numbered("many", waiters+i+1)
+				req.Owner = fmt.Sprintf("%064d", waiters+i)
+				req.Mode, req.Queue, req.Label, req.TTL, req.WaitTTL = store.Shared, true, label, time.Hour, time.Hour
+				if _, err := st.record.Acquire(&st.call, req, "handle"); err != nil {
+					return err
+				}
 			}
+			return nil
+		}})
+		if err == nil {
+			waiters += 100
 		}
-		return nil
-	}})
-	require.NoError(t, err)
+	}
+	require.ErrorIs(t, err, errTooLarge)
+	require.GreaterOrEqual(t, waiters, 2000)
 	require.NoError(t, s.Release(t.Context(), store.Ref{Name: "many", ID: numbered("", 0).ID, TTL: time.Minute}))
 	state, err := s.Inspect(t.Context(), "many")
 	require.NoError(t, err)
@@ -200,7 +164,7 @@ func thousandsPromoted(t *testing.T, e *zookeepertest.Ensemble) {
 func tooLarge(t *testing.T, e *zookeepertest.Ensemble) {
 	s := opens(t, e)
 	first := store.Ref{Name: "large", Owner: "o", ID: numbered("", 0).ID, TTL: time.Minute}
-	err := s.update(t.Context(), operation{name: "large", do: func(st *step) error {
+	_, err := s.update(t.Context(), operation{name: "large", do: func(st *step) error {
 		for i := range 3600 {
 			req := numbered("large", i)
 			req.Owner, req.Label = "o", strings.Repeat("label", 40)
@@ -222,7 +186,7 @@ func tooLarge(t *testing.T, e *zookeepertest.Ensemble) {
 	_, err = s.Break(t.Context(), "large")
 	assert.NoError(t, err)
 
-	err = s.update(t.Context(), operation{name: "larger", do: func(st *step) error {
+	_, err = s.update(t.Context(), operation{name: "larger", do: func(st *step) error {
 		for i := range 7000 {
 			_ = st.record.Release(&st.call, store.Ref{ID: strings.Repeat("0", 150) + numbered("", i).ID, TTL: time.Minute, Bury: true})
 		}
@@ -236,14 +200,15 @@ func tooLarge(t *testing.T, e *zookeepertest.Ensemble) {
 func noWatchOnAMissingNode(t *testing.T, e *zookeepertest.Ensemble) {
 	s := opens(t, e)
 	before := e.Members[0].Watches()
-	s.watch("x", numbered("x", 1).ID, new(wake))
+	s.watch("x", "abcdefghijkl", numbered("x", 1).ID)
 	assert.Equal(t, before, e.Members[0].Watches())
 }
 
-// missingFolder: the folder of the wake nodes is made again.
+// missingFolder: the folders are made again.
 func missingFolder(t *testing.T, e *zookeepertest.Ensemble) {
 	s := opens(t, e, "/folder")
-	require.NoError(t, s.conn.Delete("/folder/wake", -1))
+	require.NoError(t, s.conn.Delete("/folder/locks", -1))
+	require.NoError(t, s.conn.Delete("/folder/clock", -1))
 	_, err := s.Acquire(t.Context(), numbered("x", 1))
 	require.NoError(t, err)
 	req := numbered("x", 2)
@@ -251,48 +216,7 @@ func missingFolder(t *testing.T, e *zookeepertest.Ensemble) {
 	g, err := s.Acquire(t.Context(), req)
 	require.NoError(t, err)
 	assert.Equal(t, 1, g.Position)
-	there, _, err := s.conn.Exists(s.wakePath(req.ID))
-	require.NoError(t, err)
-	assert.True(t, there)
-}
-
-// wakeMadeDuringClose: a transaction that ends after Close leaves no wake node in
-// the session of the program.
-func wakeMadeDuringClose(t *testing.T, e *zookeepertest.Ensemble) {
-	owner := opens(t, e)
-	s, err := New(owner.conn, nil)
-	require.NoError(t, err)
-	id := numbered("x", 7).ID
-	_, err = owner.conn.Create(s.wakePath(id), nil, zk.FlagEphemeral, s.acl)
-	require.NoError(t, err)
-	require.NoError(t, s.Close())
-	s.noteWakes("x", &wakeChanges{created: id}, nil, nil)
-	wantGone(t, owner, id)
-}
-
-// deleteAfterABrokenConnection: the node of a request that no longer waits goes
-// although the connection broke while it was deleted.
-func deleteAfterABrokenConnection(t *testing.T, e *zookeepertest.Ensemble) {
-	p := etcdtest.StartProxy(t, e.Members[0].Addr)
-	s, err := Open("zk://" + p.Addr)
-	require.NoError(t, err)
-	t.Cleanup(func() { s.Close() })
-	id := numbered("x", 8).ID
-	_, err = s.conn.Create(s.wakePath(id), nil, zk.FlagEphemeral, s.acl)
-	require.NoError(t, err)
-	p.Blackhole(true)
-	s.forget(&wakeChanges{deleted: []string{id}})
-	// The answer says that the connection is broken, for the deletion too.
-	asked := make(chan error, 1)
-	go func() { _, _, err := s.conn.Exists(s.root); asked <- err }()
-	select {
-	case err = <-asked:
-	case <-time.After(30 * time.Second):
-		t.Fatal("the client still waits for an answer")
-	}
-	require.Error(t, err)
-	p.Blackhole(false)
-	wantGone(t, opens(t, e), id)
+	assert.Contains(t, nodesBelow(t, s, "x")[1], req.ID)
 }
 
 // authorizeWaits: a user is known to a server that begins to serve after the client
@@ -314,10 +238,11 @@ func authorizeWaits(t *testing.T, e *zookeepertest.Ensemble) {
 	assert.Greater(t, dials.Load(), int32(3))
 }
 
-func wantGone(t *testing.T, s *Store, id string) {
+// nodesBelow are the nodes below a record: the room, and those of waiters.
+func nodesBelow(t *testing.T, s *Store, name string) []string {
 	t.Helper()
-	require.Eventually(t, func() bool {
-		there, _, err := s.conn.Exists(s.wakePath(id))
-		return err == nil && !there
-	}, 5*time.Second, 10*time.Millisecond, "the wake node is gone")
+	nodes, _, err := s.conn.Children(s.namePath(name))
+	require.NoError(t, err)
+	slices.Sort(nodes)
+	return nodes
 }

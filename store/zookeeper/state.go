@@ -2,21 +2,14 @@ package zookeeper
 
 import (
 	"context"
+	"maps"
 
 	"github.com/dlock-go/dlock/store"
 )
 
-// busyFor is how many operations read first after one that began again. Reading
-// costs a call, and beginning again two.
-const busyFor = 16
-
-const (
-	// maxKnown bounds for how many names a handle remembers the record.
-	maxKnown = 20000
-
-	// maxLooks bounds at how many names a handle looks to find one to forget.
-	maxLooks = 8
-)
+// maxKnown is how many names a handle remembers at least before it forgets those that
+// no operation uses.
+const maxKnown = 20000
 
 // nameState is what a handle knows of a name. Its operations on a name go one
 // after the other, since side by side all but one would have to begin again.
@@ -28,9 +21,23 @@ type nameState struct {
 	// that is under way.
 	known *snapshot
 
-	// busy is for how many operations more the record is read before it is written,
-	// as another handle has changed it lately.
-	busy int
+	// contended says that another handle changes the record too: it is read before it
+	// is written, which costs a call less than to begin again.
+	contended bool
+}
+
+// guess is the record that an operation begins with, or nil if it reads first. The
+// record is forgotten unless the operation goes well.
+func (n *nameState) guess(op operation) *snapshot {
+	known := n.known
+	n.known = nil
+	switch {
+	case n.contended:
+		return nil
+	case known == nil && op.acquires:
+		return new(snapshot)
+	}
+	return known
 }
 
 // keep remembers a record for the next operation.
@@ -45,7 +52,10 @@ func (s *Store) lockName(ctx context.Context, name string) (*nameState, error) {
 	s.mu.Lock()
 	state := s.names[name]
 	if state == nil {
-		s.forgetIdle()
+		if len(s.names) >= s.maxNames {
+			maps.DeleteFunc(s.names, func(_ string, n *nameState) bool { return n.users == 0 })
+			s.maxNames = max(maxKnown, 2*len(s.names))
+		}
 		state = &nameState{turn: make(chan struct{}, 1)}
 		s.names[name] = state
 	}
@@ -70,45 +80,38 @@ func (s *Store) unlockName(name string, state *nameState) {
 	<-state.turn
 }
 
-// forgetIdle makes room for a new name: it forgets names that no operation uses.
-func (s *Store) forgetIdle() {
-	looks := 0
-	for name, state := range s.names {
-		if len(s.names) < maxKnown || looks == maxLooks {
-			return
-		}
-		looks++
-		if state.users == 0 {
-			delete(s.names, name)
-		}
-	}
-}
-
 // left forgets a name that no operation uses and of which nothing is known.
 func (s *Store) left(name string, state *nameState) {
 	state.users--
-	if state.users == 0 && state.known == nil && state.busy == 0 {
+	if state.users == 0 && state.known == nil && !state.contended {
 		delete(s.names, name)
 	}
 }
 
 // run calls f on a goroutine of its own and returns when f does or ctx ends,
 // because the client's calls have no context.
-func (s *Store) run(ctx context.Context, f func() error) error {
+func run[T any](ctx context.Context, s *Store, f func() (T, error)) (result T, err error) {
 	if s.ctx.Err() != nil {
-		return store.ErrClosed
+		return result, store.ErrClosed
 	}
 	if err := ctx.Err(); err != nil {
-		return err
+		return result, err
 	}
-	done := make(chan error, 1)
-	go func() { done <- f() }()
+	type answer struct {
+		result T
+		err    error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		result, err := f()
+		done <- answer{result, err}
+	}()
 	select {
-	case err := <-done:
-		return err
+	case a := <-done:
+		return a.result, a.err
 	case <-ctx.Done():
-		return ctx.Err()
+		return result, ctx.Err()
 	case <-s.ctx.Done():
-		return errUnderWay
+		return result, errUnderWay
 	}
 }

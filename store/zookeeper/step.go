@@ -7,18 +7,15 @@ import (
 	"fmt"
 	"math"
 	mathrand "math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/model"
 )
 
-const (
-	// maxTries bounds how often an operation begins again because another one was
-	// faster.
-	maxTries = 100
-)
+// maxTries bounds how often an operation begins again because another one was
+// faster.
+const maxTries = 100
 
 // operation is what a call does to the record of a name.
 type operation struct {
@@ -27,8 +24,7 @@ type operation struct {
 	// do decides. It may be called several times; the last call counts.
 	do func(st *step) error
 
-	isFree bool // it is likely that the name is free
-	adds   bool // do may add a hold or a place
+	acquires bool // do may add a hold or a place, and most likely the name is free
 }
 
 // step is one try of an operation.
@@ -46,7 +42,6 @@ type step struct {
 
 	old, next *snapshot // next is nil if nothing changes
 	size      int       // of the record as the step found it
-	wakes     wakeChanges
 }
 
 // final is the token that this step issued, after its write.
@@ -57,19 +52,27 @@ func (st *step) final(token uint64) uint64 {
 	return final(token, st.next.zxid)
 }
 
+// room is that of the node after the step.
+func (st *step) room() string {
+	if st.next == nil {
+		return st.old.room
+	}
+	return st.next.room
+}
+
 // update carries out an operation: it reads the record, decides, and writes what
 // changed, provided that nothing was written meanwhile. Otherwise it begins again.
-// The result is the error of do, or one of the store. It returns when ctx ends;
-// what do has written must not be read then, since the operation may go on.
+// last is the step that counts, and err that of do. Without a step the error is one of
+// the store, and the operation may go on: what do has written must not be read then.
 //
 // A decision that changes nothing is made on a record that was read during the
 // operation. One that changes something may be made on an older one, as the
 // transaction compares.
-func (s *Store) update(ctx context.Context, op operation) error {
-	return s.run(ctx, func() error {
+func (s *Store) update(ctx context.Context, op operation) (last *step, err error) {
+	return run(ctx, s, func() (*step, error) {
 		state, err := s.lockName(ctx, op.name)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		defer s.unlockName(op.name, state)
 		return s.try(ctx, state, op)
@@ -77,154 +80,148 @@ func (s *Store) update(ctx context.Context, op operation) error {
 }
 
 // try is update with the name locked in this handle.
-func (s *Store) try(ctx context.Context, state *nameState, op operation) (err error) {
-	old := state.known
-	state.known = nil // unless this goes well
-	busy := state.busy > 0
-	switch {
-	case busy:
-		state.busy--
-		old = nil
-	case old == nil && op.isFree:
-		old = new(snapshot)
-	}
+func (s *Store) try(ctx context.Context, state *nameState, op operation) (*step, error) {
+	path := s.namePath(op.name)
+	known, base := state.known, state.guess(op)
 	var (
-		fresh    bool // old is no older than the operation
-		answered bool // the server has answered a write, so that it reads what is as new
-		asked    bool // the clock was asked
+		fresh   bool      // base is no older than the operation
+		refused *snapshot // the latest on which a transaction failed
+		late    *snapshot // what a late step has written in place of base
 	)
 	for n := range maxTries {
 		if err := ctx.Err(); err != nil {
-			return err
+			return nil, err
 		}
-		if old == nil {
-			sync := !answered && (n > 0 || !busy)
-			if old, err = s.read(s.namePath(op.name), sync); err != nil {
-				return err
+		if base == nil {
+			var err error
+			// After a transaction that failed, the server reads what is as new.
+			fresh = refused != nil || n > 0 || !state.contended
+			if base, err = s.read(path, fresh && refused == nil); err != nil {
+				return nil, err
 			}
-			fresh = sync || answered
+			if refused != nil && refused.exists() && refused.zxid == base.zxid {
+				return nil, errForeignChild
+			}
+			state.contended = state.contended && (known == nil || known.zxid != base.zxid)
 		}
-		st, err := s.decide(old)
+		st, err := s.decide(base)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		answer := op.do(st)
-		if !s.changes(st) {
-			if fresh && (asked || st.ends > st.call.Now+st.slack) {
-				state.keep(old)
-				s.forget(&st.wakes)
-				return answer
-			}
-			// What was taken for alive may be dead by now.
-			if fresh {
-				if err := s.askClock(); err != nil {
-					return err
-				}
-				asked, answered = true, true
-			}
-			old = nil
+		switch {
+		case st.changes(late):
+		case fresh:
+			state.keep(base)
+			return st, answer
+		default:
+			base = nil
 			continue
 		}
-		if err := s.fits(op, st); err != nil {
-			return err
-		}
-		err = s.commit(state, op, st.old, st)
+		err = s.commit(state, op, path, st)
 		switch {
-		case err == nil && st.late():
-			return s.redo(state, op, st)
-		case err == nil:
-			return answer
-		case err != errConflict:
-			return err
-		}
-		old, answered, state.busy = nil, true, busyFor
-		if n >= 3 { // several handles are at it
-			time.Sleep(mathrand.N(time.Duration(min(n, 10)) * time.Millisecond))
+		case err == errConflict && late == nil:
+			refused, base, state.contended = base, nil, true
+			backOff(n)
+		case err == errConflict:
+			return nil, errLate
+		case err != nil:
+			return nil, err
+		case !st.late():
+			return st, answer
+		case !st.next.exists() || len(st.call.Events) > 0: // waiters have been told
+			return nil, errLate
+		default:
+			late = st.next
 		}
 	}
-	return errBusy
+	return nil, errBusy
+}
+
+// backOff waits before an operation begins again if several handles are at it.
+func backOff(tries int) {
+	if tries >= 3 {
+		time.Sleep(mathrand.N(time.Duration(min(tries, 10)) * time.Millisecond))
+	}
 }
 
 // decide prepares a step on a snapshot.
 func (s *Store) decide(old *snapshot) (*step, error) {
-	if s.zxid.Load()>>(63-tokenBits) != 0 {
+	p, err := s.present(old.zxid)
+	if err != nil {
+		return nil, err
+	}
+	r, now, err := old.at(p)
+	// If the leader's clock was set back before the record was written, an older
+	// answer of it is too late, and takes live entries for dead.
+	if err == nil && p.zxid < old.zxid && r.Ends(math.MinInt64) <= now {
+		if err = s.askClock(); err == nil {
+			p, _ = s.clock.now(0)
+			r, now, err = old.at(p)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	seen := max(p.zxid, old.zxid)
+	if seen>>(63-tokenBits) != 0 {
 		return nil, fmt.Errorf("%w: zookeeper: there were too many leaders for more tokens", store.ErrRefused)
 	}
-	for asked := false; ; asked = true {
-		p, err := s.present(old.zxid)
-		if err != nil {
-			return nil, err
-		}
-		r, now, err := old.at(p)
-		if err != nil {
-			return nil, err
-		}
-		// If the leader's clock was set back before the record was written, an older
-		// sample of it is too late, and takes live entries for dead.
-		if !asked && p.zxid < old.zxid && r.Ends(math.MinInt64) <= now {
-			if err := s.askClock(); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		st := &step{
-			record: r, slack: max(p.high-now, 0), began: p.at, ends: r.Ends(now),
-			old: old, next: &snapshot{epoch: p.epoch, now: now},
-		}
-		st.next.body, _ = r.AppendBinary(nil)
-		st.size = len(st.next.body)
-		st.tokens.last = firstToken(s.zxid.Load()) + tokensPerWrite - 1
-		st.call = model.Call{Now: now, Tokens: &st.tokens}
-		return st, nil
+	st := &step{
+		record: r, slack: max(p.high-now, 0), began: p.at, ends: r.Ends(now),
+		old: old, next: &snapshot{epoch: p.epoch, now: now},
 	}
+	old.queue = r.Queued()
+	st.next.body, _ = r.AppendBinary(nil)
+	st.size = len(st.next.body)
+	st.tokens.last = firstToken(seen) + tokensPerWrite - 1
+	st.call = model.Call{Now: now, Tokens: &st.tokens}
+	return st, nil
 }
 
-// changes says whether a step has changed its record, and completes st.next.
-func (s *Store) changes(st *step) bool {
+// changes says whether there is something to write, and completes st.next. late is
+// what an earlier step of the operation has written, or nil: this one replaces it.
+func (st *step) changes(late *snapshot) bool {
 	before := st.next.body
 	st.next.body, _ = st.record.AppendBinary(nil)
-	empty := st.record.Empty()
 	same := bytes.Equal(before, st.next.body)
 	// Deadlines on the clock of another leader are known to this handle alone until
 	// they are written.
 	moved := st.old.exists() && epochOf(st.old.zxid) != st.next.epoch
-	if same && !moved || empty && !st.old.exists() {
+	if late != nil {
+		st.old = late
+	} else if same && !moved || st.record.Empty() && !st.old.exists() {
 		st.next = nil
 		return false
 	}
+	st.next.queue = st.record.Queued()
 	switch {
-	case empty:
-	case st.old.exists() && !st.old.bare:
+	case st.record.Empty():
+	case st.old.exists():
 		st.next.room = st.old.room
 	default:
 		st.next.room = rand.Text()[:roomSize]
 	}
-	asked := st.wakes.deleted // of the request that asks, which may be granted as a waiter
-	for _, e := range st.call.Events {
-		if !slices.Contains(asked, e.ID) {
-			st.wakes.deleted = append(st.wakes.deleted, e.ID)
-		}
-	}
 	return true
 }
 
-// commit writes what a step decided, in place of the snapshot that the node has,
-// and tells the waiters of this handle. Those of other handles are told by the
-// transaction.
-func (s *Store) commit(state *nameState, op operation, old *snapshot, st *step) error {
-	err := s.write(s.namePath(op.name), old, st.next, &st.wakes)
-	var events []store.Event
-	for _, e := range st.call.Events {
-		events = append(events, store.Event{ID: e.ID, Token: st.final(e.Token), Short: e.Short})
-	}
-	s.noteWakes(op.name, &st.wakes, events, err)
-	if err != nil {
+// commit writes what a step decided, and tells the waiters of this handle. The
+// transaction tells those of other handles.
+func (s *Store) commit(state *nameState, op operation, path string, st *step) error {
+	grows := op.acquires && len(st.call.Events) == 0 && len(st.next.body) > st.size
+	if err := fits(path, st.old, st.next, grows); err != nil {
 		return err
 	}
-	if st.next.exists() {
-		state.keep(st.next)
+	if err := s.write(path, st.old, st.next); err != nil {
+		return err
 	}
-	if !old.exists() {
+	for _, e := range st.call.Events {
+		if _, waited := s.ended(e.ID); waited {
+			s.sinks.Push(store.Event{ID: e.ID, Token: st.final(e.Token), Short: e.Short})
+		}
+	}
+	state.keep(st.next)
+	if !st.old.exists() {
 		s.created()
 	}
 	if st.tokens.ranOut { // whatever waits for a token has the next operation to grant it
@@ -234,7 +231,7 @@ func (s *Store) commit(state *nameState, op operation, old *snapshot, st *step) 
 }
 
 // late says whether an entry that the step took for alive may have died before the
-// step was carried out. Nobody else was granted, since the record was as the step
+// step was carried out. No other owner was granted, since the record was as the step
 // had it. But the step may have renewed a dead hold, or built on it. A step is late
 // as well if the leader's clock has gone forward: its deadlines are too early then.
 func (st *step) late() bool {
@@ -247,37 +244,4 @@ func (st *step) late() bool {
 		}
 	}
 	return moment >= st.ends
-}
-
-// raise makes the present of a step at least that moment, before the step decides.
-func (st *step) raise(moment time.Duration) {
-	st.call.Now = max(st.call.Now, moment)
-	st.next.now = st.call.Now
-	st.ends = st.record.Ends(st.call.Now)
-}
-
-// redo decides a late step again, on the record that it was decided on, and
-// writes that in place of what the step wrote. If it cannot, the outcome is
-// unknown. The grants of waiters stay, since they have been told.
-func (s *Store) redo(state *nameState, op operation, late *step) error {
-	if !late.next.exists() || len(late.call.Events) > 0 {
-		return errLate
-	}
-	st, err := s.decide(late.old)
-	if err != nil {
-		return errLate
-	}
-	if st.next.epoch == epochOf(late.next.zxid) {
-		st.raise(late.next.written)
-	}
-	next := st.next
-	answer := op.do(st)
-	s.changes(st)
-	if st.next = next; !st.record.Empty() {
-		next.room = late.next.room
-	}
-	if s.fits(op, st) != nil || s.commit(state, op, late.next, st) != nil || st.late() {
-		return errLate
-	}
-	return answer
 }

@@ -10,13 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/store"
-	"github.com/dlock-go/dlock/store/model"
 )
 
 // knows returns a handle without a server, whose clock has one answer.
 func knows(epoch int64, written time.Duration, sent time.Time) *Store {
 	s := &Store{conn: new(zk.Conn)}
-	s.clock.observe(0, statAt(epoch, written), sent)
+	s.clock.observe(statAt(epoch, written), sent)
 	return s
 }
 
@@ -41,17 +40,17 @@ func TestDeadlinesUnderANewLeaderAreWritten(t *testing.T) {
 		s := knows(4, time.Hour, time.Now())
 		old := held(3, now, ttl+time.Second)
 		st, _, _ := decided(t, s, old, req)
-		require.True(t, s.changes(st), name)
+		require.True(t, st.changes(nil), name)
 		assert.Equal(t, old.room, st.next.room, name)
 
 		n := *st.next
 		n.zxid, n.written = 4<<32|9, n.now+time.Millisecond
-		later, err := n.record(present{epoch: 4, low: n.now, anchor: time.Hour + time.Minute})
+		later, err := n.record(present{epoch: 4, low: n.now + time.Minute})
 		require.NoError(t, err)
-		assert.Equal(t, time.Hour+ttl+time.Second, later.Expires(), "%s: the end for another handle", name)
+		assert.Equal(t, n.now+ttl+time.Second, later.Expires(), "%s: the end for another handle", name)
 
 		st, _, _ = decided(t, s, &n, asks("other", "p"))
-		assert.False(t, s.changes(st), "%s: under the same leader a refusal writes nothing", name)
+		assert.False(t, st.changes(nil), "%s: under the same leader a refusal writes nothing", name)
 	}
 }
 
@@ -62,7 +61,7 @@ func TestLateIfTheClockWentForward(t *testing.T) {
 	st, g, err := decided(t, s, new(snapshot), asks("id", "o"))
 	require.NoError(t, err)
 	require.True(t, g.Held)
-	require.True(t, s.changes(st))
+	require.True(t, st.changes(nil))
 	st.next.zxid, st.next.written = 3<<32|9, st.call.Now
 	assert.False(t, st.late(), "the time that was expected")
 	st.next.written = time.Hour + time.Minute
@@ -74,67 +73,60 @@ func TestLateIfTheClockWentForward(t *testing.T) {
 func TestLateCountsFromTheClock(t *testing.T) {
 	s := knows(3, time.Hour, time.Now())
 	before := time.Now()
-	p, ok := s.clock.now(0, 3)
+	p, ok := s.clock.now(3)
 	require.True(t, ok)
 	assert.False(t, p.at.Before(before))
-	low, _ := s.clock.bounds(p.at)
-	assert.Equal(t, low, p.low)
+	assert.Equal(t, s.clock.last.later(p.at), p)
 
 	st, _, err := decided(t, s, new(snapshot), asks("id", "o"))
 	require.NoError(t, err)
-	low, high := s.clock.bounds(st.began)
-	assert.Equal(t, low, st.call.Now)
-	assert.Equal(t, high-low, st.slack)
+	p = s.clock.last.later(st.began)
+	assert.Equal(t, p.low, st.call.Now)
+	assert.Equal(t, p.high-p.low, st.slack)
 }
 
-// TestDeadlinesOfARepeatedStep: what had expired when the late step was written does
-// not make the repeated one late.
-func TestDeadlinesOfARepeatedStep(t *testing.T) {
-	const now = time.Hour
-	s := knows(3, now, time.Now())
-	st, _, _ := decided(t, s, held(3, now, time.Second), asks("id", "o"))
-	require.Equal(t, now+time.Second, st.ends)
-	st.raise(now + time.Minute)
-	assert.Equal(t, now+time.Minute, st.call.Now)
-	assert.Equal(t, now+time.Minute, st.next.now)
-	assert.Greater(t, st.ends, now+time.Minute)
-	st.raise(now)
-	assert.Equal(t, now+time.Minute, st.call.Now, "never earlier")
-}
-
-// TestVanishedWakeNodes: if one node of a waiter is gone, the others are deleted after
-// the transaction, so that each that is gone does not cost a transaction.
-func TestVanishedWakeNodes(t *testing.T) {
-	w := wakeChanges{deleted: []string{"a", "b", "c"}, created: "d"}
-	w.postpone(0)
-	assert.Empty(t, w.deleted)
-	assert.Equal(t, []string{"a", "b", "c"}, w.later)
-	assert.Equal(t, "d", w.created)
-}
-
-// TestOneDeletionOfAWakeNode: a request that is promoted when it asks again is a
-// waiter of the step and the one that asks, and has one node.
-func TestOneDeletionOfAWakeNode(t *testing.T) {
+// TestNodesOfWaiters: a transaction makes and deletes the nodes of those requests that
+// begin to wait and that wait no more.
+func TestNodesOfWaiters(t *testing.T) {
 	s := knows(3, time.Hour, time.Now())
-	s.wakes = map[string]*wake{"waits": {}}
 	old := held(3, time.Hour-time.Minute, 50*time.Second)
-	r, _, err := old.at(present{epoch: 3, low: time.Hour - time.Minute})
+	waits, another := asks("waits", "p"), asks("another", "q")
+	waits.Queue, another.Queue = true, true
+	waits.WaitTTL, another.WaitTTL = time.Hour, time.Hour
+	st, err := s.decide(old)
 	require.NoError(t, err)
-	waits := asks("waits", "p")
-	waits.Queue, waits.WaitTTL = true, time.Hour
-	_, err = r.Acquire(&model.Call{Now: time.Hour - time.Minute, Tokens: &counter{}}, waits, "handle")
+	st.call.Now = time.Hour - time.Minute
+	st.record, _, err = old.at(present{epoch: 3, low: st.call.Now})
 	require.NoError(t, err)
-	old.body, err = r.AppendBinary(nil)
-	require.NoError(t, err)
+	for _, req := range []store.Request{waits, another} {
+		_, err = st.record.Acquire(&st.call, req, "handle")
+		require.NoError(t, err)
+	}
+	require.True(t, st.changes(nil))
+	assert.Equal(t, []string{"waits", "another"}, missing(st.next.queue, old.queue))
+	st.next.zxid = old.zxid
 
-	s.clock.zxid = old.zxid
-	st, g, err := decided(t, s, old, waits)
+	s.clock.last.zxid = old.zxid
+	promoted, g, err := decided(t, s, st.next, waits)
 	require.NoError(t, err)
 	require.True(t, g.Held)
-	s.waitsNot(st, waits.ID)
-	require.True(t, s.changes(st))
-	assert.Len(t, st.call.Events, 1)
-	assert.Equal(t, []string{"waits"}, st.wakes.deleted)
+	require.True(t, promoted.changes(nil))
+	assert.Equal(t, []string{"waits"}, missing(st.next.queue, promoted.next.queue))
+	assert.Empty(t, missing(promoted.next.queue, st.next.queue))
+}
+
+// TestReplacesALateStep: a repeated step writes over what the late one has written,
+// also if it changes nothing in the record that both were decided on.
+func TestReplacesALateStep(t *testing.T) {
+	s := knows(3, time.Hour, time.Now())
+	old := held(3, time.Hour, time.Minute)
+	late := &snapshot{room: old.room, version: 8, queue: []string{"waits"}}
+	st, _, err := decided(t, s, old, asks("other", "p"))
+	require.ErrorIs(t, err, store.ErrHeld)
+	require.True(t, st.changes(late))
+	assert.Same(t, late, st.old)
+	assert.Equal(t, old.room, st.next.room)
+	assert.Empty(t, st.next.queue)
 }
 
 // TestSlowAnswers: while answers are slow, a step does not ask for the clock again.

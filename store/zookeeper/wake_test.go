@@ -20,7 +20,7 @@ import (
 func (s *Store) wakesLeft() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.wakes)
+	return len(s.waiting)
 }
 
 // place is a request that waits behind another owner.
@@ -36,7 +36,7 @@ func refusedPlace(t *testing.T, e *zookeepertest.Ensemble) {
 	s := opens(t, e, "/refused")
 	_, err := s.Acquire(t.Context(), numbered("x", 1))
 	require.NoError(t, err)
-	_, err = s.conn.SetACL("/refused/wake", zk.WorldACL(zk.PermRead), -1)
+	_, err = s.conn.SetACL(s.namePath("x"), zk.WorldACL(zk.PermRead), -1)
 	require.NoError(t, err)
 	_, err = s.Acquire(t.Context(), place("x", 2))
 	require.ErrorIs(t, err, store.ErrRefused)
@@ -55,7 +55,7 @@ func placeGivenUp(t *testing.T, e *zookeepertest.Ensemble) {
 	require.NoError(t, err)
 	require.Equal(t, 1, s.wakesLeft())
 	require.Eventually(t, func() bool { return s.wakesLeft() == 0 }, 10*time.Second, 10*time.Millisecond)
-	wantGone(t, s, req.ID)
+	assert.Len(t, nodesBelow(t, s, "given up"), 1, "the room")
 	wantNoWatch(t, s)
 }
 
@@ -68,7 +68,7 @@ func (s *Store) runs(method string) bool {
 
 func wantNoWatch(t *testing.T, s *Store) {
 	t.Helper()
-	require.Eventually(t, func() bool { return !s.runs("watch") && !s.runs("follow") }, 20*time.Second, 20*time.Millisecond, "no goroutine watches")
+	require.Eventually(t, func() bool { return !s.runs("watch") }, 20*time.Second, 20*time.Millisecond, "no goroutine watches")
 }
 
 // closeOfASharedConnection: a handle over a connection of the user is closed while the
@@ -83,20 +83,22 @@ func closeOfASharedConnection(t *testing.T, e *zookeepertest.Ensemble) {
 	_, err = s.Acquire(t.Context(), numbered("x", 1))
 	require.NoError(t, err)
 	for i := range 3 {
-		_, err = s.Acquire(t.Context(), place("x", i+2))
+		req := place("x", i+2)
+		req.WaitTTL = time.Second
+		_, err = s.Acquire(t.Context(), req)
 		require.NoError(t, err)
 	}
 	require.Eventually(t, func() bool { return s.runs("watch") }, 5*time.Second, 10*time.Millisecond)
 	session := owner.conn.SessionID()
 	p.Blackhole(true)
 	require.NoError(t, s.Close())
-	require.Eventually(t, func() bool { return s.runs("deleteWake") }, 5*time.Second, 50*time.Millisecond)
 	p.Blackhole(false) // cuts what lost something
 	wantNoWatch(t, s)
 	require.Eventually(t, func() bool {
-		left, _, err := owner.conn.Children("/shared/wake")
-		return err == nil && len(left) == 0
-	}, 20*time.Second, 10*time.Millisecond, "the wake nodes are gone")
+		_, err := owner.Inspect(t.Context(), "x")
+		left, _, err2 := owner.conn.Children(owner.namePath("x"))
+		return err == nil && err2 == nil && len(left) == 1
+	}, 20*time.Second, 10*time.Millisecond, "the places end")
 	assert.Equal(t, session, owner.conn.SessionID(), "the session goes on")
 	_, err = owner.Acquire(t.Context(), numbered("y", 1))
 	assert.NoError(t, err)
@@ -112,7 +114,7 @@ func recordOf(t *testing.T, s *Store, name string) (zxid int64, reads bool) {
 	if state.known == nil {
 		return 0, true
 	}
-	return state.known.zxid, state.busy > 0
+	return state.known.zxid, state.contended
 }
 
 // recordOfAHolder: a handle that another one has granted knows the record when other
@@ -143,6 +145,6 @@ func recordOfAHolder(t *testing.T, e *zookeepertest.Ensemble) {
 		}, 10*time.Second, 5*time.Millisecond, "the record with a waiter more")
 	}
 	require.NoError(t, b.Renew(t.Context(), []store.Ref{refTo(numbered("known", 2))})[0])
-	require.Eventually(t, func() bool { return !b.runs("follow") }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return !b.runs("watch") }, 10*time.Second, 10*time.Millisecond)
 	require.NoError(t, b.Release(t.Context(), refTo(numbered("known", 2))))
 }

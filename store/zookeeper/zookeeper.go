@@ -13,11 +13,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -58,12 +55,12 @@ type Store struct {
 	cancel context.CancelFunc
 	sinks  *sinks.Sinks
 	clock  clock
-	zxid   atomic.Int64 // the greatest that this handle has seen
 
-	mu    sync.Mutex
-	names map[string]*nameState
-	wakes map[string]*wake // of the requests queued through this handle, by id
-	sweep sweeping
+	mu       sync.Mutex
+	names    map[string]*nameState
+	maxNames int                  // how many there may be before some are forgotten
+	waiting  map[string]time.Time // when the places of this handle's requests end, by id
+	sweep    sweeping
 }
 
 var (
@@ -100,7 +97,7 @@ func newStore(ctx context.Context, conn *zk.Conn, opts *Options) (*Store, error)
 	}
 	s := &Store{
 		conn: conn, root: o.Root, acl: o.ACL, id: rand.Text()[:12],
-		sinks: sinks.New(), names: map[string]*nameState{}, wakes: map[string]*wake{},
+		sinks: sinks.New(), names: map[string]*nameState{}, waiting: map[string]time.Time{},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if err := untilServed(ctx, s.makeFolders); err != nil {
@@ -119,18 +116,10 @@ func (s *Store) Listen(sink func(store.Event)) (stop func()) { return s.sinks.Li
 
 // Close implements [store.Store]. Calls under way end with an unknown outcome.
 func (s *Store) Close() error {
-	s.mu.Lock()
 	s.cancel()
-	left := slices.Collect(maps.Keys(s.wakes))
-	for _, id := range left {
-		s.dropWake(id)
-	}
-	s.mu.Unlock()
 	s.sinks.Close()
 	if s.owned {
-		s.conn.Close() // with the session go its wake nodes
-		return nil
+		s.conn.Close()
 	}
-	s.deleteWakes(left)
 	return nil
 }

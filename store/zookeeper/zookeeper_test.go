@@ -39,7 +39,7 @@ func conform(t *testing.T, e *zookeepertest.Ensemble) {
 			gate.(*sync.RWMutex).Lock()
 			return gate.(*sync.RWMutex).Unlock
 		},
-		Footprint: func(store.Store) int { return len(children(t, c, "/dlock/locks")) + len(children(t, c, "/dlock/wake")) },
+		Footprint: func(store.Store) int { return len(children(t, c, "/dlock/locks")) },
 		TTL:       400 * time.Millisecond,
 	})
 }
