@@ -35,7 +35,8 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 	case ref.Bury:
 		found, err = s.bury(ctx, k, ref.TTL)
 	case r != nil && known.state == holding:
-		found, err = s.remove(ctx, k, clientv3.OpTxn(k.ours(known.key), []clientv3.Op{clientv3.OpDelete(known.key)}, nil))
+		there := []clientv3.Cmp{r.hold(known).on(known.lease.id)}
+		found, err = s.remove(ctx, k, clientv3.OpTxn(there, []clientv3.Op{clientv3.OpDelete(known.key)}, nil))
 	}
 	// A place may have become a hold without this handle, and after a snapshot is restored a hold may be a place again.
 	if err == nil && !found && !ref.Bury {
