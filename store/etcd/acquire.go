@@ -21,7 +21,8 @@ func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, er
 		return store.Grant{}, err
 	}
 	if req.Tokens > maxTokens {
-		return store.Grant{}, fmt.Errorf("etcd: %w: %d tokens at once, of %d that are possible", store.ErrRefused, req.Tokens, maxTokens)
+		err := fmt.Errorf("etcd: %w: %d tokens at once, of %d that are possible", store.ErrRefused, req.Tokens, maxTokens)
+		return store.Grant{}, err
 	}
 	a := &ask{s: s, req: req, idKeys: s.keys.keysOf(req.Name, req.Owner, req.ID, req.Mode)}
 	a.kind, a.lasts, a.atLeast = holdsFor(req.TTL), req.TTL, req.TTL*2/3

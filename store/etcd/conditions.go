@@ -33,7 +33,8 @@ func (k idKeys) ours(key string) []clientv3.Cmp {
 
 // begins is that the value of a key begins with a text.
 func begins(key, text string) []clientv3.Cmp {
-	return []clientv3.Cmp{clientv3.Compare(clientv3.Value(key), ">", text), clientv3.Compare(clientv3.Value(key), "<", text+"~")}
+	value := clientv3.Value(key)
+	return []clientv3.Cmp{clientv3.Compare(value, ">", text), clientv3.Compare(value, "<", text+"~")}
 }
 
 // removeAll deletes all keys that this id may have, but for a tombstone.
@@ -83,9 +84,9 @@ func (e *entry) take(lease clientv3.LeaseID) clientv3.Op {
 // there is no reader.
 func next(waiters ...*entry) clientv3.Op {
 	head, offset := waiters[0], 0
+	queue := clientv3.CreateRevision(head.from(kindReadWaiter)).WithRange(head.to(kindWriteWaiter))
 	conditions := []clientv3.Cmp{
-		head.noForeign(), none(head.from(kindWrite), head.to(kindWrite)),
-		clientv3.Compare(clientv3.CreateRevision(head.from(kindReadWaiter)), ">", head.create-1).WithRange(head.to(kindWriteWaiter)),
+		head.noForeign(), none(head.from(kindWrite), head.to(kindWrite)), clientv3.Compare(queue, ">", head.create-1),
 	}
 	var then []clientv3.Op
 	for _, e := range waiters {
@@ -107,7 +108,8 @@ func next(waiters ...*entry) clientv3.Op {
 // again is the transaction that makes a hold of an owner that has one, own: a re-entry, with its token,
 // or an upgrade, with a new one.
 func (v *view) again(e, own *entry, lease clientv3.LeaseID) (op clientv3.Op, token uint64) {
-	conditions := append(own.ours(own.key), still(own.key, own.create), still(e.again(), 0), still(e.refused(), 0), still(e.place(), e.create))
+	conditions := append(own.ours(own.key), still(own.key, own.create),
+		still(e.again(), 0), still(e.refused(), 0), still(e.place(), e.create))
 	token, text := own.token, strconv.FormatUint(own.token, 10)
 	if own.mode == store.Shared { // an exclusive hold of the owner that there is by now counts more
 		conditions = append(conditions, none(e.from(kindWrite), e.to(kindWrite)))

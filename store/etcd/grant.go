@@ -38,8 +38,8 @@ func (s *Store) look(ctx context.Context, dir string) (*view, error) {
 // leaser says on which lease a hold is to be made.
 type leaser func(context.Context) (*lease, error)
 
-// settle makes the holds that are due, in order, until there is none or e has its hold, which is made on its own lease.
-// Without e or own, all are made on the leases of their places. It returns that hold, nil if e is not due or nil, and the view by which it stopped.
+// settle makes the holds that are due, in order, until none is left or e has its hold. It returns that hold, nil if e
+// is nil or not due, and the view by which it stopped. Holds are made on the leases of their places, but e's on its own.
 func (s *Store) settle(ctx context.Context, v *view, e *entry, own leaser) (h *entry, _ *view, err error) {
 	for err == nil {
 		if e != nil && find(v.holds, e.id) != nil {

@@ -87,7 +87,7 @@ func (k idKeys) of(exclusive, shared string) string {
 func (k idKeys) from(kind string) string { return k.dir + kind }
 func (k idKeys) to(kind string) string   { return k.dir + kind + "0" } // the character behind a slash
 
-// lacksID reports whether one of its keys is that of the first exclusive hold, which only says in its value whose it is.
+// lacksID reports whether a key is that of the first exclusive hold, which says only in its value whose it is.
 func (k idKeys) lacksID(key string) bool { return key == k.from(kindWrite) }
 
 // parse reads a key that begins with dir. It reports false for a key of another form. Of a buried id only the id is

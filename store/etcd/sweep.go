@@ -135,8 +135,8 @@ func (s *Store) keyOf(ctx context.Context, r *record) (*mvccpb.KeyValue, error) 
 	return nil, nil
 }
 
-// goesOn reports whether a record goes on, so that its key is not deleted: another deletion has seen to its end. A place
-// that has become a hold meanwhile, by another handle, is a hold for WaitTTL from now on.
+// goesOn reports whether a record goes on, so that its key is not deleted: another deletion has seen to its end. A
+// place that has become a hold meanwhile, by another handle, is a hold for WaitTTL from now on.
 func (rs *records) goesOn(r *record, held bool) bool {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()

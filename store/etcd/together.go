@@ -54,7 +54,9 @@ type operation struct {
 
 // do carries out a transaction on one name. The revision in the answer is that of the whole call. Repeated: it was sent
 // twice, and the answer is that to the second, when the first may have been carried out.
-func (c *combiner) do(ctx context.Context, dir string, op clientv3.Op) (answer *pb.TxnResponse, repeated bool, err error) {
+func (c *combiner) do(ctx context.Context, dir string, op clientv3.Op) (
+	answer *pb.TxnResponse, repeated bool, err error,
+) {
 	o := &operation{dir: dir, op: op, done: make(chan struct{})}
 	if o.deadline, _ = ctx.Deadline(); o.deadline.IsZero() {
 		o.deadline = time.Now().Add(callTimeout)

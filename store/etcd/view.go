@@ -122,13 +122,11 @@ const maxReaders = 30
 func (v *view) leadingReaders() []*entry {
 	tokens, owners := 0, make(map[string]bool)
 	for i, w := range v.queue {
-		if w.mode == store.Exclusive || owners[w.tag] || ofOwner(v.holds, w.tag) != nil || i == maxReaders || w.decode() != nil {
+		again := owners[w.tag] || ofOwner(v.holds, w.tag) != nil
+		if again || w.mode == store.Exclusive || i == maxReaders || w.decode() != nil || tokens+w.Tokens > maxTokens {
 			return v.queue[:i]
 		}
-		if tokens += w.Tokens; tokens > maxTokens {
-			return v.queue[:i]
-		}
-		owners[w.tag] = true
+		tokens, owners[w.tag] = tokens+w.Tokens, true
 	}
 	return v.queue
 }
@@ -153,7 +151,8 @@ func (v *view) ahead(e *entry) map[string]bool {
 // unless renewed, and the label of one of them. Each place behind the head adds 2 ms, 40 ms at most, so that
 // waiters do not ask all at once.
 func (v *view) answer(e *entry) store.Grant {
-	g := store.Grant{Position: index(v.queue, e.id) + 1, Retry: time.Millisecond, Token: tokenAt(v.rev) | (maxTokens - 1)}
+	g := store.Grant{Position: index(v.queue, e.id) + 1, Retry: time.Millisecond}
+	g.Token = tokenAt(v.rev) | (maxTokens - 1)
 	for _, h := range v.holds {
 		if h.tag != e.tag {
 			g.Retry, g.HeldBy = max(g.Retry, h.ttl), h.Label

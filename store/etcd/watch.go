@@ -103,7 +103,8 @@ func (n *nameWatch) follow() bool {
 	n.told, n.restart = 0, cancel
 	ws.mu.Unlock()
 	// What is put is in the way of no request that waits already.
-	events := ws.s.client.Watch(ctx, n.dir, clientv3.WithPrefix(), clientv3.WithFilterPut(), clientv3.WithCreatedNotify())
+	events := ws.s.client.Watch(ctx, n.dir,
+		clientv3.WithPrefix(), clientv3.WithFilterPut(), clientv3.WithCreatedNotify())
 	tick := time.NewTicker(linger)
 	defer tick.Stop()
 	ws.mu.Lock()
