@@ -39,15 +39,16 @@ func TestKeyCountsWhereItMayHang(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s.watches.m[a.dir] = &nameWatch{}
-		a.otherwise(newEntry(a.idKeys, req))
+		if _, err := a.leaseForPlace(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		counts("the place after it was asked for again", first, maxKeys)
 
 		// A renewal for another time, whose answer is lost, may have moved the hold.
 		before, after := leaseFor(holdsFor(time.Hour)), leaseFor(holdsFor(2*time.Hour))
 		counts("the lease of the hold", before, 1)
 		counts("the lease that it may be on", after, 1)
-		s.records.noteHold(a.r, a.since, held(4, 40), 4, after, time.Hour)
+		s.records.note(a.r, a.since, held(4, 40), after, time.Hour)
 		counts("the lease of the hold that was moved", after, 1)
 
 		// It hangs on one that the record did not ask for.
@@ -55,7 +56,7 @@ func TestKeyCountsWhereItMayHang(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.records.noteHold(a.r, s.records.reads(a.r), held(4, 40), 5, other, time.Hour)
+		s.records.note(a.r, s.records.read(a.r), held(4, 40), other, time.Hour)
 		counts("the lease that the hold was found on", other, 2)
 		s.records.forget(a.r)
 		counts("the lease of a hold that is gone", other, 1)

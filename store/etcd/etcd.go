@@ -45,9 +45,6 @@ type Store struct {
 	keys   layout
 	minTTL time.Duration
 
-	watcher    clientv3.Watcher
-	ownWatcher bool // its watches end with their connection
-
 	leases  leases
 	records records
 	watches watches
@@ -57,11 +54,12 @@ type Store struct {
 
 	sinks *sinks.Sinks
 
-	ctx   context.Context // ends with the handle
-	stop  context.CancelFunc
-	tasks taskGroup
-
+	ctx     context.Context // ends with the handle
+	stop    context.CancelFunc
+	tasks   sync.WaitGroup
 	closing sync.Once
+	mu      sync.Mutex // no task begins when the handle has ended
+
 }
 
 var (
@@ -72,8 +70,7 @@ var (
 
 // New returns a handle that uses a client the caller has. Nil opts means defaults. It asks the server for its shortest
 // lease, which takes up to three seconds, and fails if there is no answer. The client stays the caller's: close it
-// after the store, not before. If its Watcher is not that of etcd's client but, say, one for a namespace, waiters may
-// notice only by their retry time that the cluster has lost its data.
+// after the store, not before.
 func New(c *clientv3.Client, opts *Options) (*Store, error) {
 	if c == nil {
 		return nil, errors.New("etcd: the client is nil")
@@ -100,14 +97,14 @@ func newStore(ctx context.Context, c *clientv3.Client, opts *Options) (*Store, e
 	}
 	s := &Store{client: c, keys: layout{o.Prefix}, minTTL: minTTL, sinks: sinks.New()}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.watcher, s.ownWatcher = watcherOf(c)
 	s.leases = leases{s: s, m: make(map[leaseKind][]*lease), new: make(chan struct{}, 1)}
 	s.records = records{s: s, m: make(map[string]*record), first: make(map[string]*record)}
 	s.watches = watches{s: s, m: make(map[string]*nameWatch)}
 	s.releases = releases{m: make(map[string]chan struct{})}
-	s.together = newCombiner(s)
-	s.tasks.Go(s.findOrphans)
-	s.tasks.Go(func() { s.sinks.Deliver(s.ctx) })
+	s.together = combiner{s: s, patience: maxWait, most: maxTogether}
+	s.spawn(s.records.sweep)
+	s.spawn(s.findOrphans)
+	s.spawn(func() { s.sinks.Deliver(s.ctx) })
 	return s, nil
 }
 
@@ -135,3 +132,48 @@ func (s *Store) ready(ctx context.Context) error {
 // MinTTL implements [store.Store]: the server's shortest lease, in whole seconds. It follows from its election
 // timeout.
 func (s *Store) MinTTL() time.Duration { return s.minTTL }
+
+// Listen implements [store.Store]. Sinks are called from one goroutine, one after the other: one that blocks
+// delays the other sinks' events, but no call.
+func (s *Store) Listen(sink func(store.Event)) (stop func()) { return s.sinks.Listen(sink) }
+
+// spawn runs f on a goroutine of the handle, unless that has ended, and says whether it does.
+func (s *Store) spawn(f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() != nil {
+		return false
+	}
+	s.tasks.Go(f)
+	return true
+}
+
+// Close implements [store.Store]. It ends the handle's watches, revokes those of its leases that nothing hangs
+// on, leaves the others to time, and closes the client if [Open] made it. It takes up to two seconds if the
+// server does not answer.
+func (s *Store) Close() error {
+	s.closing.Do(func() {
+		s.mu.Lock()
+		s.stop()
+		s.mu.Unlock()
+		s.sinks.Close()
+		s.tasks.Wait()
+		s.leases.revokeUnused()
+		if s.owned {
+			s.client.Close()
+		}
+	})
+	return nil
+}
+
+// sleep waits, and reports whether ctx is still on.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

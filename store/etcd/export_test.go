@@ -56,12 +56,11 @@ func (s *Store) Grants(t testing.TB, req store.Request) (carryOut func() (done b
 		t.Fatal(err)
 	}
 	e := newEntry(k, req)
-	d := v.judge(e)
-	if !d.granted {
+	if w, _ := v.due(e); w != e {
 		t.Fatal("it would not be granted")
 	}
 	return func() (bool, error) {
-		h, _, err := s.grant(t.Context(), v, e, d.own, clientv3.NoLease)
+		h, _, err := s.makeHold(t.Context(), v, e)
 		return h != nil, err
 	}
 }
@@ -133,9 +132,11 @@ func (s *Store) EndLate(t testing.TB, req store.Request) (carryOut func() bool) 
 
 // EndOrdered orders the end of the record of an id, and returns what carries it out.
 func (s *Store) EndOrdered(id string) (carryOut func() error) {
-	r := s.records.find(id)
-	s.records.isOver(r, time.Time{})
-	return func() error { return s.records.endNow(r) }
+	r, _ := s.records.find(id)
+	s.records.mu.Lock()
+	r.ending = true
+	s.records.mu.Unlock()
+	return func() error { return s.records.end(s.ctx, r) }
 }
 
 // Expire has the time of an id be up.

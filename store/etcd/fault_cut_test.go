@@ -177,6 +177,24 @@ func TestFault41NoSpaceAfterABurial(t *testing.T) {
 	locktest.MustBe(t, h.Release(t.Context(), ref), store.ErrLost)
 }
 
+// There is no space for the lease of a burial. The hold is released all the same, and the store does not say that
+// nothing was done.
+func TestFault41NoSpaceForABurial(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1)
+	h := s.wire.store(t, s.cluster.Endpoints())
+	held := newRequest("a", 1)
+	granted(t, h, held)
+	s.wire.on("LeaseGrant", full)
+	ref := refOf(held)
+	ref.Bury = true
+	unknown(t, "a burial that released the hold", h.Release(t.Context(), ref))
+	if state := s.state("a"); len(state.Holders) != 0 {
+		t.Errorf("%+v, want no holder", state)
+	}
+	locktest.MustBe(t, h.Release(t.Context(), ref), store.ErrRefused)
+}
+
 // The transaction of a burial is slow. The id is refused for the whole time from when it is written.
 func TestFault05BurialCountsFromItsWriting(t *testing.T) {
 	t.Parallel()

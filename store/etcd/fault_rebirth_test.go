@@ -155,32 +155,6 @@ func TestFault15RebirthUnnoticed(t *testing.T) {
 	})
 }
 
-// Who waits is told to ask again when the server is back without its place.
-func TestFault15PlaceIsGone(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, 1)
-	mine := open(t, s.cluster.URL())
-	told := make(chan store.Event, 100)
-	mine.Listen(func(e store.Event) { told <- e })
-	holder, waiter := locktest.Request("a", 1), locktest.Request("a", 2)
-	holder.TTL, waiter.WaitTTL = time.Minute, time.Minute
-	for _, r := range []store.Request{holder, waiter} {
-		if g, err := mine.Acquire(t.Context(), r); err != nil || g.Held != (r.ID == holder.ID) {
-			t.Fatalf("%+v, %v", g, err)
-		}
-	}
-	locktest.Poll(t, "the watch has told", locktest.Patience, func() bool { return mine.Sees("a", waiter.ID) })
-	s.cluster.Members[0].RestartEmpty()
-	select {
-	case e := <-told:
-		if e != (store.Event{ID: waiter.ID}) {
-			t.Errorf("told %+v", e)
-		}
-	case <-time.After(locktest.Patience):
-		t.Error("not told")
-	}
-}
-
 // It comes back so between the look of a request at its name and the transaction by
 // which that is granted.
 func TestFault15RebirthAmidAGrant(t *testing.T) {

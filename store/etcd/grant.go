@@ -9,12 +9,9 @@ import (
 )
 
 // try runs a transaction that changes something or else reads all there is of the name. It returns the revision
-// of the change, or the view.
+// of the change, or the view. What it did where it is sent twice the view has.
 func (s *Store) try(ctx context.Context, dir string, op clientv3.Op) (revision int64, v *view, err error) {
-	txn, err := s.together.do(ctx, dir, op)
-	if err == errMaybeDone { // then the conditions fail, and the view has what it made
-		txn, err = s.together.alone(ctx, op)
-	}
+	txn, _, err := s.together.do(ctx, dir, op)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -38,105 +35,73 @@ func (s *Store) look(ctx context.Context, dir string) (*view, error) {
 	return parseView(dir, answer.Header.Revision, answer.Kvs)
 }
 
-// grant makes the hold of a request, building on a hold of its owner if there is one. It returns the hold or,
-// if the conditions do not hold, what there is.
-func (s *Store) grant(ctx context.Context, v *view, e, own *entry, lease clientv3.LeaseID) (h *entry, next *view, err error) {
-	if err := e.decode(); err != nil {
-		return nil, nil, err
-	}
-	var op clientv3.Op
-	key, token := e.first(), uint64(0)
-	switch {
-	case own != nil:
-		key = e.again()
-		op, token = v.again(e, own, lease)
-	case e.create > 0:
-		op = e.next(e, lease)
-	default:
-		op = e.enter(e, lease, e.look())
-	}
-	revision, next, err := s.try(ctx, v.dir, op)
-	if revision == 0 {
-		return nil, next, err
-	}
-	return e.becomes(key, revision, token, lease), nil, nil
-}
+// leaser says on which lease a hold is to be made.
+type leaser func(context.Context) (*lease, error)
 
-// promote makes the hold of a waiter, on the lease of its place, and those of the readers that are granted with it.
-// It returns what there is after that.
-func (s *Store) promote(ctx context.Context, v *view, w *entry) (*view, error) {
-	if readers := v.leadingReaders(); len(readers) > 1 && readers[0] == w {
-		_, next, err := s.try(ctx, v.dir, v.nextReaders(readers))
-		if err == nil && next == nil {
-			next, err = s.look(ctx, v.dir)
-		}
-		if !errors.Is(err, rpctypes.ErrTooManyOps) { // the server's limit is lower than usual
-			return next, err
-		}
-	}
-	h, next, err := s.grant(ctx, v, w, ofOwner(v.holds, w.tag), w.lease)
-	if h != nil {
-		return s.look(ctx, v.dir)
-	}
-	return next, err
-}
-
-// advance brings a request as far as the model allows now. It returns its hold and the view that has it or that
-// it was granted upon; or the verdict by which it is none. A place that the view does not have any more is not
-// taken again.
-func (s *Store) advance(ctx context.Context, v *view, e *entry, lease clientv3.LeaseID) (h *entry, d verdict, _ *view, err error) {
+// settle makes the holds that are due, in order, until none is left or e has its hold. It returns that hold, nil if e
+// is nil or not due, and the view by which it stopped. Holds are made on the leases of their places, but e's on its own.
+func (s *Store) settle(ctx context.Context, v *view, e *entry, own leaser) (h *entry, _ *view, err error) {
 	for err == nil {
-		if h := find(v.holds, e.id); h != nil {
-			return h, d, v, nil
+		if e != nil && find(v.holds, e.id) != nil {
+			return find(v.holds, e.id), v, nil
 		}
-		if w := find(v.queue, e.id); w != nil {
-			e = w
-		} else if e.create > 0 || v.buried[e.id] {
-			return nil, verdict{}, v, nil
+		w, _ := v.due(e)
+		if w == nil {
+			return nil, v, nil
 		}
-		next := v
-		switch d = v.judge(e); {
-		case d.before != nil:
-			next, err = s.promote(ctx, v, d.before)
-		case d.granted && d.own == nil && len(v.leadingReaders()) > 1 && v.queue[0].id == e.id:
-			next, err = s.promote(ctx, v, e)
-		case d.granted:
-			h, next, err = s.grant(ctx, v, e, d.own, lease)
-		default:
-			return nil, d, v, nil
+		if own != nil && w.id == e.id {
+			l, err := own(ctx)
+			if err != nil {
+				return nil, nil, err
+			}
+			w.lease = l.id
 		}
-		if h != nil {
+		var next *view
+		h, next, err = s.makeHold(ctx, v, w)
+		if h != nil && e != nil && h.id == e.id {
 			v.holds = append(v.holds, h)
-			return h, d, v, nil
+			return h, v, nil
 		}
-		v = next
+		if v = next; h != nil {
+			v, err = s.look(ctx, w.dir)
+		}
 	}
-	return nil, d, nil, err
+	return nil, nil, err
 }
 
-// settle makes the holds of all waiters that the model has granted.
-func (s *Store) settle(ctx context.Context, dir string) (*view, error) {
-	v, err := s.look(ctx, dir)
-	for err == nil {
-		due, _ := v.settled()
-		if len(due) == 0 {
-			return v, nil
-		}
-		v, err = s.promote(ctx, v, due[0])
+// makeHold makes the hold of a request or a waiter on its lease, building on a hold of its owner if there is one, and
+// those of the readers that are granted with it. It returns the hold or, if the conditions do not hold, what there is.
+func (s *Store) makeHold(ctx context.Context, v *view, w *entry) (h *entry, now *view, err error) {
+	var op clientv3.Op
+	key, token := w.first(), uint64(0)
+	switch own, readers := ofOwner(v.holds, w.tag), v.leadingReaders(); {
+	case own != nil:
+		key = w.again()
+		op, token = v.again(w, own, w.lease)
+	case w.create == 0:
+		op = w.enter(w.lease, w.look())
+	case len(readers) > 1 && readers[0] == w:
+		op = next(readers...)
+	default:
+		op = next(w)
 	}
-	return nil, err
+	revision, now, err := s.try(ctx, v.dir, op)
+	if errors.Is(err, rpctypes.ErrTooManyOps) && w.create > 0 { // several readers, for a server whose limit is low
+		revision, now, err = s.try(ctx, v.dir, next(w))
+	}
+	if revision == 0 {
+		return nil, now, err
+	}
+	return w.becomes(key, revision, token, w.lease), nil, nil
 }
 
 // rehang puts a hold or a place on another lease. It returns the next view if the key is not as it was read.
-func (s *Store) rehang(ctx context.Context, e *entry, lease clientv3.LeaseID) (*view, error) {
-	if err := e.decode(); err != nil {
-		return nil, err
-	}
-	revision, next, err := s.try(ctx, e.dir, clientv3.OpTxn(
+func (s *Store) rehang(ctx context.Context, e *entry, l *lease) (*view, error) {
+	revision, now, err := s.try(ctx, e.dir, clientv3.OpTxn(
 		append(e.ours(e.key), clientv3.Compare(clientv3.ModRevision(e.key), "=", e.mod)),
-		[]clientv3.Op{e.put(e.key, e.tokenText(), lease)}, []clientv3.Op{e.look()}))
+		[]clientv3.Op{e.put(e.key, e.tokenText(), l.id)}, []clientv3.Op{e.look()}))
 	if revision > 0 {
-		e.mod, e.lease = revision, lease
+		e.mod, e.lease = revision, l.id
 	}
-	return next, err
+	return now, err
 }

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"math"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -15,7 +16,7 @@ func (s *Store) Inspect(ctx context.Context, name string) (store.State, error) {
 	if err := s.ready(ctx); err != nil {
 		return store.State{}, err
 	}
-	v, err := s.settle(ctx, s.keys.dir(name))
+	v, err := s.lookSettled(ctx, s.keys.dir(name))
 	if err != nil {
 		return store.State{}, s.outcome(err)
 	}
@@ -32,13 +33,9 @@ func (s *Store) Inspect(ctx context.Context, name string) (store.State, error) {
 			if err := e.decode(); err != nil {
 				return nil, err
 			}
-			remaining := left[e.lease]
-			if r := s.records.find(e.id); r != nil {
-				remaining = min(remaining, s.records.left(r))
-			}
 			list = append(list, store.Entry{
-				ID: store.Short(e.id), Owner: e.owner, Mode: e.mode,
-				Token: e.token, Remaining: max(0, remaining), Label: e.label,
+				ID: store.Short(e.id), Owner: e.Owner, Mode: e.mode,
+				Token: e.token, Remaining: max(0, min(left[e.lease], s.records.left(e.id))), Label: e.Label,
 			})
 		}
 		return list, nil
@@ -53,13 +50,26 @@ func (s *Store) Inspect(ctx context.Context, name string) (store.State, error) {
 	return state, nil
 }
 
-func (rs *records) left(r *record) time.Duration {
+// lookSettled reads a name when the holds of all waiters have been made that the model has granted.
+func (s *Store) lookSettled(ctx context.Context, dir string) (v *view, err error) {
+	if v, err = s.look(ctx, dir); err == nil {
+		_, v, err = s.settle(ctx, v, nil, nil)
+	}
+	return v, err
+}
+
+// left is how long an id lasts, as far as the handle knows.
+func (rs *records) left(id string) time.Duration {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	if r.ending {
+	switch r := rs.m[id]; {
+	case r == nil:
+		return math.MaxInt64
+	case r.ending:
 		return 0
+	default:
+		return time.Until(r.deadline)
 	}
-	return time.Until(r.deadline)
 }
 
 // Break implements [store.Breaker]. It takes two round trips.
@@ -68,7 +78,7 @@ func (s *Store) Break(ctx context.Context, name string) (broken int, err error) 
 		return 0, err
 	}
 	dir := s.keys.dir(name)
-	if _, err := s.settle(ctx, dir); err != nil {
+	if _, err := s.lookSettled(ctx, dir); err != nil {
 		return 0, s.outcome(err)
 	}
 	k := idKeys{dir: dir}
@@ -95,7 +105,7 @@ func (s *Store) List(ctx context.Context) ([]string, error) {
 		for _, kv := range answer.Kvs {
 			key := string(kv.Key)
 			dir := s.keys.dirOf(key)
-			if p, ok := parse(dir, key); !ok || p.kind == kindRefused || dir == last || dir == "" {
+			if _, kind, ok := parse(dir, key); !ok || kind == kindRefused || dir == last || dir == "" {
 				continue
 			}
 			last = dir // keys come in order

@@ -30,6 +30,23 @@ const tagLen, idLen = 32, 32
 // The owner is a hash, because the owner itself may re-enter.
 type layout struct{ prefix string }
 
+// dir is what all keys of a name begin with.
+func (l layout) dir(name string) string { return l.prefix + "/" + url.PathEscape(name) + "/" }
+
+// dirOf is the dir of a key, "" for a key of another form.
+func (l layout) dirOf(key string) string {
+	rest, ok := strings.CutPrefix(key, l.prefix+"/")
+	if i := strings.IndexByte(rest, '/'); ok && i > 0 {
+		return key[:len(key)-len(rest)+i+1]
+	}
+	return ""
+}
+
+// name is that of a dir.
+func (l layout) name(dir string) (string, error) {
+	return url.PathUnescape(dir[len(l.prefix)+1 : len(dir)-1])
+}
+
 // idKeys says which keys one id may have under its name.
 type idKeys struct {
 	dir  string // the prefix of all keys of the name
@@ -46,7 +63,7 @@ func (l layout) keysOf(name, owner, id string, mode store.Mode) idKeys {
 // first is the hold of an id whose owner had none.
 func (k idKeys) first() string {
 	if k.mode == store.Exclusive {
-		return k.dir + kindWrite
+		return k.from(kindWrite)
 	}
 	return k.again()
 }
@@ -56,65 +73,48 @@ func (k idKeys) again() string { return k.of(kindWrite, kindRead) }
 
 func (k idKeys) place() string { return k.of(kindWriteWaiter, kindReadWaiter) }
 
-func (k idKeys) refused() string { return k.dir + kindRefused + "/" + k.id }
+func (k idKeys) refused() string { return k.from(kindRefused) + "/" + k.id }
 
 func (k idKeys) of(exclusive, shared string) string {
 	kind := exclusive
 	if k.mode == store.Shared {
 		kind = shared
 	}
-	return k.dir + kind + "/" + k.tag + "/" + k.id
+	return k.from(kind) + "/" + k.tag + "/" + k.id
 }
 
-// lacksID reports whether one of its keys is that of the first exclusive hold, which only says in its value whose it is.
-func (k idKeys) lacksID(key string) bool { return len(key) == len(k.dir)+len(kindWrite) }
+// from and to bound the keys of a kind.
+func (k idKeys) from(kind string) string { return k.dir + kind }
+func (k idKeys) to(kind string) string   { return k.dir + kind + "0" } // the character behind a slash
 
-// dir is what all keys of a name begin with.
-func (l layout) dir(name string) string { return l.prefix + "/" + url.PathEscape(name) + "/" }
+// lacksID reports whether a key is that of the first exclusive hold, which says only in its value whose it is.
+func (k idKeys) lacksID(key string) bool { return key == k.from(kindWrite) }
 
-// parsed is what a key says.
-type parsed struct {
-	idKeys
-	kind string
-}
-
-// parse reads a key that begins with dir. It reports false for a key of another form. Of the key without an id
-// only the kind is known.
-func parse(dir, key string) (p parsed, ok bool) {
+// parse reads a key that begins with dir. It reports false for a key of another form. Of a buried id only the id is
+// known, and of the key without an id nothing but the kind.
+func parse(dir, key string) (k idKeys, kind string, ok bool) {
 	rest, ok := strings.CutPrefix(key, dir)
-	if ok && rest == kindWrite {
-		return parsed{kind: kindWrite}, true
-	}
 	f := strings.Split(rest, "/")
-	if !ok || len(f) == 2 && f[0] == kindRefused {
-		return parsed{idKeys: idKeys{id: f[len(f)-1]}, kind: kindRefused}, ok && len(f[1]) == idLen
+	k = idKeys{dir: dir}
+	switch kind = f[0]; {
+	case !ok || rest == kindWrite:
+		return k, kind, ok
+	case len(f) == 2 && kind == kindRefused:
+		k.id = f[1]
+		return k, kind, len(k.id) == idLen
+	case len(f) != 3 || len(f[1]) != tagLen || len(f[2]) != idLen:
+		return k, kind, false
 	}
-	if len(f) != 3 || len(f[1]) != tagLen || len(f[2]) != idLen {
-		return p, false
-	}
-	p = parsed{idKeys{dir, f[1], f[2], store.Exclusive}, f[0]}
-	switch p.kind {
+	k.tag, k.id = f[1], f[2]
+	switch kind {
 	case kindRead, kindReadWaiter:
-		p.mode = store.Shared
+		k.mode = store.Shared
 	case kindWrite, kindWriteWaiter:
 	default:
-		return p, false
+		return k, kind, false
 	}
-	return p, true
+	return k, kind, true
 }
 
-func (p *parsed) waits() bool { return p.kind == kindReadWaiter || p.kind == kindWriteWaiter }
-
-// dirOf is the dir of a key, "" for a key of another form.
-func (l layout) dirOf(key string) string {
-	rest, ok := strings.CutPrefix(key, l.prefix+"/")
-	if i := strings.IndexByte(rest, '/'); ok && i > 0 {
-		return key[:len(key)-len(rest)+i+1]
-	}
-	return ""
-}
-
-// name is that of a dir.
-func (l layout) name(dir string) (string, error) {
-	return url.PathUnescape(dir[len(l.prefix)+1 : len(dir)-1])
-}
+// waits reports whether keys of a kind are places.
+func waits(kind string) bool { return kind == kindReadWaiter || kind == kindWriteWaiter }

@@ -27,9 +27,7 @@ type lease struct {
 	keys  int
 	until time.Time // it certainly lives until then; zero: the server does not know it
 
-	// Of findOrphans.
-	checked  time.Time
-	suspects map[string]bool
+	checked time.Time // of findOrphans
 }
 
 // leaseKind keeps holds and places apart: places end together with their process, but a hold must not end
@@ -71,42 +69,11 @@ func (ls *leases) remains(l *lease, now time.Time) time.Duration {
 	return l.until.Sub(now)
 }
 
-// room returns a living lease that has room for one more key, and counts that key; or nil.
-func (ls *leases) room(kind leaseKind) *lease {
+// count changes how many keys may hang on a lease.
+func (ls *leases) count(l *lease, by int) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	now := time.Now()
-	for _, l := range slices.Backward(ls.m[kind]) {
-		if l.until.After(now) && l.keys < maxKeys {
-			l.keys++
-			return l
-		}
-	}
-	return nil
-}
-
-// enter counts a key on a lease that it was found on, full or not.
-func (ls *leases) enter(l *lease) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	l.keys++
-}
-
-// leave gives up the room of a key.
-func (ls *leases) leave(l *lease) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	l.keys--
-}
-
-// over notes that the server does not have a lease. One whose time is not over here may be unknown only to a member
-// that lags behind.
-func (ls *leases) over(l *lease) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	if l.until.Before(time.Now()) {
-		l.until = time.Time{}
-	}
+	l.keys += by
 }
 
 // list is all leases that keys may hang on, or may soon. The others are forgotten.
@@ -125,39 +92,54 @@ func (ls *leases) list() (all []*lease) {
 
 // have is the handle's lease with an id, or nil.
 func (ls *leases) have(id clientv3.LeaseID) *lease {
-	for _, l := range ls.list() {
-		if l.id == id {
-			return l
-		}
+	all := ls.list()
+	if i := slices.IndexFunc(all, func(l *lease) bool { return l.id == id }); i >= 0 {
+		return all[i]
 	}
 	return nil
 }
 
-// check asks for each lease whether it lives, after an error that says of one that it does not, and not of which.
-func (ls *leases) check(ctx context.Context, some ...*lease) {
-	for _, l := range some {
-		ls.renew(ctx, l, math.MaxInt64)
+// over notes that the server does not have a lease. One whose time is not over here may be unknown only to a member
+// that lags behind.
+func (ls *leases) over(l *lease) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if l.until.Before(time.Now()) {
+		l.until = time.Time{}
 	}
 }
 
 // take returns a lease with room for one more key, which is counted, and lives at least for atLeast from now.
-func (ls *leases) take(ctx context.Context, kind leaseKind, atLeast time.Duration) (*lease, error) {
+func (ls *leases) take(ctx context.Context, kind leaseKind, atLeast time.Duration) (l *lease, err error) {
 	for {
-		l := ls.room(kind)
-		if l == nil {
-			var err error
-			if l, err = ls.grant(ctx, kind); err != nil {
-				return nil, err
-			}
+		if l = ls.room(kind); l == nil {
+			l, err = ls.grant(ctx, kind)
 		}
-		err := ls.renew(ctx, l, atLeast)
 		if err == nil {
-			return l, nil
+			err = ls.renew(ctx, l, atLeast)
 		}
-		if ls.leave(l); !isLeaseGone(err) {
+		if err == nil || l == nil {
+			return l, err
+		}
+		if ls.count(l, -1); !isLeaseGone(err) {
 			return nil, err
 		}
+		err = nil
 	}
+}
+
+// room returns a living lease that has room for one more key, and counts that key; or nil.
+func (ls *leases) room(kind leaseKind) *lease {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	now := time.Now()
+	for _, l := range slices.Backward(ls.m[kind]) {
+		if l.until.After(now) && l.keys < maxKeys {
+			l.keys++
+			return l
+		}
+	}
+	return nil
 }
 
 // grant asks for a new lease, unless another caller has got one with room meanwhile.
@@ -176,11 +158,19 @@ func (ls *leases) grant(ctx context.Context, kind leaseKind) (*lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &lease{id: answer.ID, kind: kind, keys: 1, until: sent.Add(time.Duration(answer.TTL) * time.Second), turn: make(chan struct{}, 1), checked: sent}
+	until := sent.Add(time.Duration(answer.TTL) * time.Second)
+	l := &lease{id: answer.ID, kind: kind, keys: 1, until: until, turn: make(chan struct{}, 1), checked: sent}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ls.m[kind] = append(ls.m[kind], l)
 	return l, nil
+}
+
+// check asks for each lease whether it lives, after an error that says of one that it does not, and not of which.
+func (ls *leases) check(ctx context.Context, some []*lease) {
+	for _, l := range some {
+		ls.renew(ctx, l, math.MaxInt64)
+	}
 }
 
 // renew sees to it that a lease lives at least for atLeast from now. It sends one request for all callers that
@@ -196,29 +186,22 @@ func (ls *leases) renew(ctx context.Context, l *lease, atLeast time.Duration) er
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	ls.mu.Lock()
-	known := l.until
-	ls.mu.Unlock()
-	switch {
-	case known.IsZero():
-		return rpctypes.ErrLeaseNotFound
-	case known.Sub(began) >= atLeast:
+	switch left := ls.remains(l, began); {
+	case left >= atLeast:
 		return nil
+	case left == math.MinInt64: // until is zero
+		return rpctypes.ErrLeaseNotFound
 	}
 	sent := time.Now()
 	lasts, err := ls.keepAlive(ctx, l.id)
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if isLeaseGone(err) {
+	if until := sent.Add(lasts); isLeaseGone(err) {
 		l.until = time.Time{}
-	}
-	if err != nil {
-		return err
-	}
-	if until := sent.Add(lasts); until.After(l.until) {
+	} else if err == nil && until.After(l.until) {
 		l.until = until
 	}
-	return nil
+	return err
 }
 
 // keepAlive sends one request. The client's KeepAliveOnce sends it again without a pause while there is no connection.
@@ -238,4 +221,23 @@ func (ls *leases) keepAlive(ctx context.Context, id clientv3.LeaseID) (lasts tim
 		return 0, rpctypes.ErrLeaseNotFound
 	}
 	return time.Duration(answer.TTL) * time.Second, nil
+}
+
+// revokeUnused ends the leases that no record may hang on.
+func (ls *leases) revokeUnused() {
+	ctx, cancel := context.WithTimeout(context.Background(), farewell)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, l := range ls.list() {
+		ls.mu.Lock()
+		unused := l.keys == 0
+		if unused {
+			l.until = time.Time{} // a call that is still under way takes another one
+		}
+		ls.mu.Unlock()
+		if unused {
+			wg.Go(func() { ls.s.client.Revoke(ctx, l.id) })
+		}
+	}
+	wg.Wait()
 }

@@ -41,7 +41,7 @@ func (oneLease) Revoke(context.Context, clientv3.LeaseID) (*clientv3.LeaseRevoke
 }
 
 func recordOf(s *Store, id string) *record {
-	req := store.Request{Name: "a", ID: id, Owner: id, TTL: time.Hour, WaitTTL: time.Hour}
+	req := store.Request{Name: id, ID: id, Owner: id, TTL: time.Hour, WaitTTL: time.Hour}
 	r, _ := s.records.track(req, s.keys.keysOf(req.Name, req.Owner, req.ID, req.Mode))
 	return r
 }
@@ -51,22 +51,29 @@ func held(revision int64, token uint64) *entry {
 	return &entry{held: true, create: revision, mod: revision, token: token}
 }
 
-// An answer that was asked for earlier, and says less, does not change what is known.
+// An answer to a request that was sent before another answer has changed what is known does not change it: the request
+// is repeated. One that says the same is noted.
 func TestLateAnswerIsStale(t *testing.T) {
 	inVitro(t, func(t *testing.T, s *Store) {
 		r, older, newer := recordOf(s, "1"), &lease{id: 1}, &lease{id: 2}
-		early := s.records.reads(r)
-		s.records.noteHold(r, early, held(4, 40), 4, newer, time.Hour)
-		s.records.noteHold(r, early, held(4, 40), 3, older, time.Hour)
-		if k := s.records.reads(r); k.lease != newer {
+		early := s.records.read(r)
+		if !s.records.note(r, early, held(4, 40), newer, time.Hour) || s.records.note(r, early, held(4, 40), older, time.Hour) {
+			t.Error("want the first to be noted, and the second not")
+		}
+		if k := s.records.read(r); k.lease != newer {
 			t.Errorf("the hold is noted on lease %d", k.lease.id)
 		}
-		s.records.notePlace(r, early, &entry{create: 2}, 3)
-		if k := s.records.reads(r); k.state != holding || k.token != 40 {
+		if !s.records.note(r, early, held(4, 40), newer, time.Hour) {
+			t.Error("an answer that says the same is not noted")
+		}
+		if s.records.note(r, early, &entry{create: 2}, nil, time.Hour) {
+			t.Error("an early answer of a place is noted")
+		}
+		if k := s.records.read(r); k.state != holding || k.token != 40 {
 			t.Errorf("the hold is noted as %+v", k)
 		}
-		s.records.notePlace(r, early, &entry{create: 5}, 6)
-		if k := s.records.reads(r); k.state != waiting || k.create != 5 {
+		s.records.note(r, s.records.read(r), &entry{create: 5}, nil, time.Hour)
+		if k := s.records.read(r); k.state != waiting || k.create != 5 {
 			t.Errorf("the place is noted as %+v", k)
 		}
 	})
@@ -76,11 +83,9 @@ func TestLateAnswerIsStale(t *testing.T) {
 func TestAnswerAfterALossOfData(t *testing.T) {
 	inVitro(t, func(t *testing.T, s *Store) {
 		r, l := recordOf(s, "1"), &lease{id: 1}
-		since := s.records.reads(r)
-		s.records.notePlace(r, since, &entry{create: 5000}, 5000)
-		since = s.records.reads(r)
-		s.records.noteHold(r, since, held(20, 30), 20, l, time.Hour)
-		if k := s.records.reads(r); k.lease != l || k.state != holding {
+		s.records.note(r, s.records.read(r), &entry{create: 5000}, nil, time.Hour)
+		s.records.note(r, s.records.read(r), held(20, 30), l, time.Hour)
+		if k := s.records.read(r); k.lease != l || k.state != holding {
 			t.Errorf("the hold is noted as %+v", k)
 		}
 	})
@@ -118,7 +123,7 @@ func TestManyEndAtOnce(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		for n := range 5000 {
-			if k := s.records.reads(s.records.find(fmt.Sprint(n))); !k.over {
+			if _, k := s.records.find(fmt.Sprint(n)); !k.over {
 				t.Fatalf("the hold %d is not over", n)
 			}
 		}
@@ -151,7 +156,7 @@ func TestRefusedEndsDelayNobody(t *testing.T) {
 		recordOf(s, "other")
 		time.Sleep(time.Hour + 2*sweepEvery)
 		synctest.Wait()
-		if s.records.find("other") != nil {
+		if r, _ := s.records.find("other"); r != nil {
 			t.Error("it still has a record")
 		}
 	})

@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -19,30 +20,30 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	var k idKeys
-	r, known := s.records.knows(ref.ID)
-	if r != nil && r.req.Name == ref.Name && r.req.Owner == ref.Owner && r.req.Mode == ref.Mode {
-		k = r.idKeys
+	k := s.keys.keysOf(ref.Name, ref.Owner, ref.ID, ref.Mode)
+	r, known := s.records.find(ref.ID)
+	if r != nil && r.idKeys != k {
+		r = nil
+	}
+	if r != nil {
 		s.watches.leave(r)
-	} else {
-		k, r = s.keys.keysOf(ref.Name, ref.Owner, ref.ID, ref.Mode), nil
 	}
 	defer s.releases.begin(k.dir)()
 	var found bool
 	var err error
-	if ref.Bury {
-		found, err = s.bury(ctx, k, ref)
-	} else {
-		key := ""
-		if r != nil && known.state == holding {
-			key = known.key
-		}
-		found, err = s.remove(ctx, k, key)
+	switch {
+	case ref.Bury:
+		found, err = s.bury(ctx, k, ref.TTL)
+	case r != nil && known.state == holding:
+		there := []clientv3.Cmp{r.hold(known).on(known.lease.id)}
+		found, err = s.remove(ctx, k, clientv3.OpTxn(there, []clientv3.Op{clientv3.OpDelete(known.key)}, nil))
+	}
+	// A place may have become a hold without this handle, and after a snapshot is restored a hold may be a place again.
+	if err == nil && !found && !ref.Bury {
+		found, err = s.remove(ctx, k, clientv3.OpTxn(nil, k.removeAll(), nil))
 	}
 	if err != nil {
-		if r != nil {
-			s.records.doubt(r)
-		}
+		s.records.doubt(r)
 		return s.outcome(err)
 	}
 	if r != nil {
@@ -53,6 +54,57 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 		return store.ErrLost
 	}
 	return nil
+}
+
+// errMaybeDone: what was refused for want of space may have been carried out, which etcd says of such calls, too.
+var errMaybeDone = errors.New("refused for want of space, and perhaps carried out all the same")
+
+// remove deletes keys and reports whether there was one.
+func (s *Store) remove(ctx context.Context, k idKeys, op clientv3.Op) (found bool, err error) {
+	answer, repeated, err := s.together.do(ctx, k.dir, op)
+	if found = err == nil && deleted(answer); err == nil && !found && repeated {
+		err = errMaybeDone
+	}
+	return found, err
+}
+
+// bury deletes all keys that an id may have, and leaves a key by which it is refused for ttl.
+func (s *Store) bury(ctx context.Context, k idKeys, ttl time.Duration) (found bool, err error) {
+	sent := time.Now()
+	lease, err := s.client.Grant(ctx, seconds(ttl))
+	if errors.Is(err, rpctypes.ErrNoSpace) { // as a late request will find too
+		if found, err2 := s.remove(ctx, k, clientv3.OpTxn(nil, k.removeAll(), nil)); found || err2 != nil {
+			return false, fmt.Errorf("released, and not buried: %v", errors.Join(err, err2))
+		}
+	}
+	if err != nil {
+		return false, err
+	}
+	answer, err := s.client.Txn(ctx).Then(append(k.removeAll(),
+		clientv3.OpPut(k.refused(), tombstone, clientv3.WithLease(lease.ID)))...).Commit()
+	switch {
+	case errors.Is(err, rpctypes.ErrNoSpace):
+		err = errMaybeDone // then the burial hangs on the lease
+	case isRefusal(err):
+		s.client.Revoke(ctx, lease.ID)
+	}
+	if rest := time.Duration(lease.TTL)*time.Second - time.Since(sent); err == nil && rest < ttl { // from its writing on
+		_, err = s.leases.keepAlive(ctx, lease.ID)
+	}
+	return err == nil && deleted((*pb.TxnResponse)(answer)), err
+}
+
+// tombstone is the value of the key of an id that is refused.
+const tombstone = `{"dlock":2,"refused":true}`
+
+// deleted reports whether a transaction has deleted a key.
+func deleted(answer *pb.TxnResponse) bool {
+	for _, r := range answer.GetResponses() {
+		if r.GetResponseDeleteRange().GetDeleted() > 0 || deleted(r.GetResponseTxn()) {
+			return true
+		}
+	}
+	return false
 }
 
 // releaseWait is how long at most a request waits for a release of its handle.
@@ -94,67 +146,4 @@ func (rs *releases) wait(ctx context.Context, dir string) {
 	case <-answered:
 	case <-ctx.Done():
 	}
-}
-
-// remove deletes the key of a hold, and if it is not there whatever key the id has. It reports whether there was one. A
-// place may have become a hold without this handle, and after a snapshot is restored a hold may be a place again.
-func (s *Store) remove(ctx context.Context, k idKeys, held string) (found bool, err error) {
-	ops := []clientv3.Op{clientv3.OpDelete(held)}
-	if held == "" {
-		ops = k.removeAll()
-	}
-	op := clientv3.OpTxn(k.ours(held), ops, nil)
-	answer, err := s.together.do(ctx, k.dir, op)
-	maybeDone := err == errMaybeDone
-	if maybeDone {
-		answer, err = s.together.alone(ctx, op)
-	}
-	if found = err == nil && deleted(answer) > 0; err == nil && !found && held != "" {
-		found, err = s.remove(ctx, k, "")
-	}
-	if err == nil && !found && maybeDone {
-		err = errMaybeDone
-	}
-	return found, err
-}
-
-// bury is remove that also leaves a key by which the id is refused for ref.TTL.
-func (s *Store) bury(ctx context.Context, k idKeys, ref store.Ref) (found bool, err error) {
-	sent := time.Now()
-	lease, err := s.client.Grant(ctx, seconds(ref.TTL))
-	if err != nil {
-		if errors.Is(err, rpctypes.ErrNoSpace) { // as a late request will find too
-			s.remove(ctx, k, "")
-		}
-		return false, err
-	}
-	answer, err := s.client.Txn(ctx).Then(append(k.removeAll(),
-		clientv3.OpPut(k.refused(), tombstone, clientv3.WithLease(lease.ID)))...).Commit()
-	switch {
-	case errors.Is(err, rpctypes.ErrNoSpace):
-		err = errMaybeDone // then the burial hangs on the lease
-	case isRefusal(err):
-		s.client.Revoke(ctx, lease.ID)
-	}
-	if rest := time.Duration(lease.TTL)*time.Second - time.Since(sent); err == nil && rest < ref.TTL { // from its writing on
-		_, err = s.leases.keepAlive(ctx, lease.ID)
-	}
-	if err != nil {
-		return false, err
-	}
-	return deleted((*pb.TxnResponse)(answer)) > 0, nil
-}
-
-// tombstone is the value of the key of an id that is refused.
-const tombstone = `{"dlock":2,"refused":true}`
-
-// deleted is how many keys a transaction has deleted.
-func deleted(answer *pb.TxnResponse) (n int64) {
-	for _, r := range answer.Responses {
-		n += r.GetResponseDeleteRange().GetDeleted()
-		if inner := r.GetResponseTxn(); inner != nil {
-			n += deleted(inner)
-		}
-	}
-	return n
 }

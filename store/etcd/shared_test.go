@@ -44,7 +44,7 @@ func TestUnusedLeasesAreForgotten(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.leases.leave(l)
+		s.leases.count(l, -1)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		looks := server.looks
@@ -69,7 +69,7 @@ func TestCallDuringCloseKeepsItsLease(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.leases.leave(l)
+		s.leases.count(l, -1)
 		s.client.Lease = server
 		s.leases.revokeUnused()
 	})
@@ -90,12 +90,12 @@ func TestReadersTravelTogether(t *testing.T) {
 		e.create = int64(1 + n)
 		v.queue = append(v.queue, e)
 	}
-	ops := []clientv3.Op{v.nextReaders(v.leadingReaders())}
+	ops := []clientv3.Op{next(v.leadingReaders()...)}
 	for n := len(ops); n < maxTogether; n++ {
 		k := idKeys{dir: s.keys.dir(fmt.Sprint(n))}
 		ops = append(ops, clientv3.OpTxn([]clientv3.Cmp{k.noForeign()}, []clientv3.Op{k.look()}, nil))
 	}
-	if _, err := s.together.alone(t.Context(), clientv3.OpTxn(nil, ops, nil)); err != nil {
+	if _, err := s.together.send(t.Context(), clientv3.OpTxn(nil, ops, nil)); err != nil {
 		t.Error(err)
 	}
 }
@@ -124,7 +124,7 @@ func TestSharedCallLastsAsLongAsItsCallers(t *testing.T) {
 		defer cancel()
 		s.together.calls, s.together.patience = maxCalls, time.Hour
 		time.AfterFunc(time.Second, s.together.answered)
-		if _, err := s.together.do(ctx, "a", clientv3.OpTxn(nil, nil, nil)); err != nil {
+		if _, _, err := s.together.do(ctx, "a", clientv3.OpTxn(nil, nil, nil)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -142,10 +142,23 @@ func TestOneLargeOperationPartsNoOthers(t *testing.T) {
 	for n := range ops {
 		ops[n] = clientv3.OpGet("a")
 	}
-	s.together.send([]*operation{{op: clientv3.OpTxn(nil, ops, nil), done: make(chan struct{})}})
+	s.together.sendAll([]*operation{{op: clientv3.OpTxn(nil, ops, nil), done: make(chan struct{})}})
 	if s.together.most != maxTogether {
 		t.Errorf("%d operations travel together from then on", s.together.most)
 	}
+}
+
+// value is an entry as its key has it.
+type value struct {
+	Format int    `json:"dlock"`
+	ID     string `json:"id"`
+	Lease  string `json:"lease"`
+	Token  string `json:"token,omitempty"`
+	Owner  string `json:"owner"`
+	Label  string `json:"label,omitempty"`
+	TTL    string `json:"ttl"`
+	Wait   string `json:"wait_ttl"`
+	Tokens int    `json:"tokens"`
 }
 
 // A value is what encoding/json makes of it, whatever the label and the owner are.
@@ -153,11 +166,10 @@ func TestValueIsJSON(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "host/1", `a"b\c`, "<&>", "\x00\n\u2028é", "\xff\xfe"} {
 		for _, token := range []string{"", ownRevision, "65536"} {
-			e := &entry{
-				idKeys: idKeys{tag: "0a", id: "1b"}, owner: text, label: text, ttl: 90 * time.Second, wait: time.Millisecond, tokens: 3,
-			}
-			want, err := json.Marshal(value{2, "0a/1b", "7f", token, text, text, "1m30s", "1ms", 3})
-			if got := e.encode(token, 0x7f); err != nil || string(got) != string(want) {
+			req := store.Request{Owner: text, Label: text, TTL: 90 * time.Second, WaitTTL: time.Millisecond, Tokens: 3}
+			e := newEntry(idKeys{tag: "0a", id: "1b"}, req)
+			want, err := json.Marshal(value{2, "0a/1b", "7f", token, store.Short(text), text, "1m30s", "1ms", 3})
+			if got := e.encode(token, 0x7f); err != nil || got != string(want) {
 				t.Errorf("%s, want %s, %v", got, want, err)
 			}
 		}

@@ -37,11 +37,6 @@ type combiner struct {
 	calls   int // under way
 	most    int // how many operations travel together
 	waiting []*operation
-	names   map[string]bool // of which an operation waits
-}
-
-func newCombiner(s *Store) combiner {
-	return combiner{s: s, patience: maxWait, most: maxTogether, names: make(map[string]bool)}
 }
 
 // operation is a transaction on one name.
@@ -53,66 +48,62 @@ type operation struct {
 
 	answer *pb.TxnResponse
 	err    error
+	alone  bool // the call of several operations was refused, so each is sent alone
+	maybe  bool // for want of space, which etcd says of calls that it has carried out, too
 }
 
-var (
-	// errAlone: the call of several operations was refused, so each is sent alone.
-	errAlone = errors.New("etcd: to be sent alone")
-	// errMaybeDone: it was refused for want of space, which etcd says of calls that it has carried out, too.
-	errMaybeDone = errors.New("refused for want of space, and perhaps carried out all the same")
-)
-
-// do carries out a transaction on one name. The revision in the answer is that of the whole call. After errMaybeDone
-// the caller sends it alone.
-func (c *combiner) do(ctx context.Context, dir string, op clientv3.Op) (*pb.TxnResponse, error) {
-	c.mu.Lock()
-	if c.calls < maxCalls || c.names[dir] {
-		counted := c.calls < maxCalls
-		if counted {
-			c.calls++
-		}
-		c.mu.Unlock()
-		answer, err := c.alone(ctx, op)
-		if counted {
-			c.answered()
-		}
-		return answer, err
-	}
+// do carries out a transaction on one name. The revision in the answer is that of the whole call. Repeated: it was sent
+// twice, and the answer is that to the second, when the first may have been carried out.
+func (c *combiner) do(ctx context.Context, dir string, op clientv3.Op) (
+	answer *pb.TxnResponse, repeated bool, err error,
+) {
 	o := &operation{dir: dir, op: op, done: make(chan struct{})}
 	if o.deadline, _ = ctx.Deadline(); o.deadline.IsZero() {
 		o.deadline = time.Now().Add(callTimeout)
 	}
+	c.mu.Lock()
+	free := c.calls < maxCalls
+	if free {
+		c.calls++
+	}
+	if free || slices.ContainsFunc(c.waiting, func(other *operation) bool { return other.dir == dir }) {
+		c.mu.Unlock()
+		answer, err = c.send(ctx, op)
+		if free {
+			c.answered()
+		}
+		return answer, false, err
+	}
 	c.waiting = append(c.waiting, o)
-	c.names[dir] = true
 	c.mu.Unlock()
 
 	patience := time.NewTimer(c.patience)
 	defer patience.Stop()
-	for answered := false; !answered; {
-		select {
-		case <-o.done:
-			answered = true
-		case <-patience.C:
-			if c.withdraw(o) {
-				return c.alone(ctx, op)
-			}
-		case <-ctx.Done():
-			c.withdraw(o)
-			return nil, ctx.Err()
-		case <-c.s.ctx.Done():
-			if c.withdraw(o) {
-				return nil, store.ErrClosed
-			}
-			return nil, c.s.ctx.Err()
-		}
+	select {
+	case <-o.done:
+	case <-patience.C:
+	case <-ctx.Done():
+	case <-c.s.ctx.Done():
 	}
-	if o.err == errAlone {
-		return c.alone(ctx, op)
+	switch unsent := c.withdraw(o); {
+	case unsent && c.s.ctx.Err() != nil:
+		return nil, false, store.ErrClosed
+	case unsent:
+		answer, err = c.send(ctx, op)
+		return answer, false, err
 	}
-	return o.answer, o.err
+	select {
+	case <-o.done:
+	case <-ctx.Done():
+		return nil, false, ctx.Err()
+	}
+	if o.alone {
+		o.answer, o.err = c.send(ctx, op)
+	}
+	return o.answer, o.maybe, o.err
 }
 
-func (c *combiner) alone(ctx context.Context, op clientv3.Op) (*pb.TxnResponse, error) {
+func (c *combiner) send(ctx context.Context, op clientv3.Op) (*pb.TxnResponse, error) {
 	answer, err := c.s.client.Do(ctx, op)
 	if err != nil {
 		return nil, err
@@ -125,61 +116,49 @@ func (c *combiner) withdraw(o *operation) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i := slices.Index(c.waiting, o)
-	if i < 0 {
-		return false
+	if i >= 0 {
+		c.waiting = slices.Delete(c.waiting, i, i+1)
 	}
-	c.waiting = slices.Delete(c.waiting, i, i+1)
-	delete(c.names, o.dir)
-	return true
+	return i >= 0
 }
 
 // answered ends a call, and begins another one if operations wait.
 func (c *combiner) answered() {
 	c.mu.Lock()
-	next := c.waiting[:min(len(c.waiting), c.most)]
-	c.waiting = c.waiting[len(next):]
-	for _, o := range next {
-		delete(c.names, o.dir)
-	}
-	if len(next) == 0 {
+	batch := slices.Clone(c.waiting[:min(len(c.waiting), c.most)])
+	if c.waiting = slices.Delete(c.waiting, 0, len(batch)); len(batch) == 0 {
 		c.calls--
 	}
 	c.mu.Unlock()
-	if len(next) > 0 && !c.s.tasks.Go(func() { c.send(next); c.answered() }) {
-		c.finish(next, nil, store.ErrClosed)
+	if len(batch) > 0 && !c.s.spawn(func() { c.sendAll(batch); c.answered() }) {
+		c.finish(batch, nil, store.ErrClosed)
 	}
 }
 
-// send carries out operations in one call, which lasts no longer than the longest of them may.
-func (c *combiner) send(all []*operation) {
-	ops, last := make([]clientv3.Op, len(all)), time.Time{}
-	for i, o := range all {
+// sendAll carries out operations in one call, which lasts no longer than the longest of them may.
+func (c *combiner) sendAll(batch []*operation) {
+	ops, last := make([]clientv3.Op, len(batch)), time.Time{}
+	for i, o := range batch {
 		if ops[i] = o.op; o.deadline.After(last) {
 			last = o.deadline
 		}
 	}
 	ctx, cancel := context.WithDeadline(c.s.ctx, last)
 	defer cancel()
-	answer, err := c.alone(ctx, clientv3.OpTxn(nil, ops, nil))
-	if errors.Is(err, rpctypes.ErrTooManyOps) && len(all) > 1 { // the server's limit is lower than usual
+	answer, err := c.send(ctx, clientv3.OpTxn(nil, ops, nil))
+	if errors.Is(err, rpctypes.ErrTooManyOps) && len(batch) > 1 { // the server's limit is lower than usual
 		c.mu.Lock()
-		c.most = min(c.most, len(all)/2)
+		c.most = min(c.most, len(batch)/2)
 		c.mu.Unlock()
 	}
-	tooLarge := status.Code(err) == codes.ResourceExhausted // for gRPC, which has not sent it
-	switch {
-	case errors.Is(err, rpctypes.ErrNoSpace):
-		err = errMaybeDone
-	case isLeaseGone(err) || isRefusal(err) || tooLarge: // of one operation, perhaps
-		err = errAlone
-	}
-	c.finish(all, answer, err)
+	c.finish(batch, answer, err)
 }
 
-// finish hands out the answers.
-func (c *combiner) finish(all []*operation, answer *pb.TxnResponse, err error) {
-	for i, o := range all {
-		if o.err = err; err == nil {
+// finish hands out the answers. A refusal may be one of a single operation, or of their size together.
+func (c *combiner) finish(batch []*operation, answer *pb.TxnResponse, err error) {
+	alone := isLeaseGone(err) || isRefusal(err) || status.Code(err) == codes.ResourceExhausted
+	for i, o := range batch {
+		if o.err, o.alone, o.maybe = err, alone, errors.Is(err, rpctypes.ErrNoSpace); err == nil {
 			o.answer = answer.Responses[i].GetResponseTxn()
 			o.answer.Header = answer.Header
 		}

@@ -23,8 +23,8 @@ type view struct {
 func parseView(dir string, rev int64, kvs []*mvccpb.KeyValue) (*view, error) {
 	v := &view{dir: dir, rev: rev, buried: make(map[string]bool)}
 	for _, kv := range kvs {
-		if p, ok := parse(dir, string(kv.Key)); ok && p.kind == kindRefused {
-			v.buried[p.id] = true
+		if k, kind, ok := parse(dir, string(kv.Key)); ok && kind == kindRefused {
+			v.buried[k.id] = true
 			continue
 		}
 		e, err := parseEntry(dir, kv)
@@ -65,82 +65,52 @@ func ofOwner(holds []*entry, tag string) (own *entry) {
 	return own
 }
 
-// allows is rule 2 for an owner with holds, and else rule 3 without the queue. An upgrade is refused if other
-// owners hold.
-func allows(holds []*entry, e *entry) (ok, refused bool) {
-	own, others, conflict := ofOwner(holds, e.tag), false, false
-	for _, h := range holds {
-		if h.tag != e.tag {
-			others, conflict = true, conflict || h.mode == store.Exclusive || e.mode == store.Exclusive
+// holdsOf is how many holds the owner of a hold has, with that one.
+func (v *view) holdsOf(h *entry) int {
+	n := 1
+	for _, other := range v.holds {
+		if other.tag == h.tag && other.id != h.id {
+			n++
 		}
 	}
-	switch {
-	case own == nil:
-		return !conflict, false
-	case own.mode == store.Exclusive || e.mode == store.Shared:
-		return true, false
-	}
-	return !others, others
+	return n
 }
 
-// settled is what the model makes of a view: the waiters that it has granted by now, in order, and those that
-// still wait. A waiter's own handle makes its hold, so there may be waiters that are granted and have no hold
-// yet.
-func (v *view) settled() (due, rest []*entry) {
+// blocks reports whether a hold is of another owner and not compatible with a request.
+func (h *entry) blocks(e *entry) bool {
+	return h.tag != e.tag && (h.mode == store.Exclusive || e.mode == store.Exclusive)
+}
+
+// allows is rule 2 for an owner with holds, and else rule 3 without the queue.
+func allows(holds []*entry, e *entry) bool {
+	own := ofOwner(holds, e.tag)
+	return own != nil && own.mode == store.Exclusive ||
+		!slices.ContainsFunc(holds, func(h *entry) bool { return h.blocks(e) })
+}
+
+// due is whose hold is to be made next, nil if nobody is granted. A waiter's own handle makes its hold, so there may be
+// waiters that the model has granted and that have none yet. Holds are made in the order of the queue, but e, which may
+// be nil and need not have a place, comes first where it builds on a hold of its owner. Upgrade: e is refused as one.
+func (v *view) due(e *entry) (first *entry, upgrade bool) {
 	holds, rest := slices.Clone(v.holds), slices.Clone(v.queue)
+	if e != nil && index(rest, e.id) < 0 && e.create == 0 && !v.buried[e.id] {
+		rest = append(rest, e)
+	}
 	for len(rest) > 0 {
 		i := 0
-		if ok, _ := allows(holds, rest[0]); !ok {
-			i = slices.IndexFunc(rest, func(e *entry) bool {
-				ok, _ := allows(holds, e)
-				return ok && ofOwner(holds, e.tag) != nil
-			})
+		if !allows(holds, rest[0]) {
+			i = slices.IndexFunc(rest, func(w *entry) bool { return allows(holds, w) && ofOwner(holds, w.tag) != nil })
 		}
 		if i < 0 {
 			break
 		}
-		due, holds = append(due, rest[i]), append(holds, rest[i])
-		rest = slices.Delete(rest, i, i+1)
-	}
-	return due, rest
-}
-
-// verdict is what the model says of a request.
-type verdict struct {
-	granted bool
-	own     *entry // the hold of its owner that the grant builds on, nil if there is none
-	upgrade bool   // not granted: it is an upgrade, and other owners hold
-	before  *entry // a waiter whose hold has to be made first
-}
-
-// judge says what becomes of a request that is no hold yet.
-func (v *view) judge(e *entry) verdict {
-	due, rest := v.settled()
-	d := verdict{granted: true, own: ofOwner(v.holds, e.tag)}
-	if index(due, e.id) < 0 {
-		holds := append(slices.Clone(v.holds), due...)
-		d.granted, d.upgrade = allows(holds, e)
-		if ofOwner(holds, e.tag) == nil && len(rest) > 0 && rest[0].id != e.id {
-			d.granted = false
+		w := rest[i]
+		if first == nil || e != nil && w.id == e.id && ofOwner(v.holds, w.tag) != nil {
+			first = w
 		}
+		holds, rest = append(holds, w), slices.Delete(rest, i, i+1)
 	}
-	if d.granted && d.own != nil {
-		return d
-	}
-	// Holds are made in the order of the queue, and those of its owner before a request builds on them.
-	for _, w := range due {
-		if w.id == e.id {
-			break
-		}
-		first := d.granted && d.own == nil && (e.create == 0 || w.create < e.create)
-		switch {
-		case first, w.tag == e.tag && ofOwner(v.holds, w.tag) != nil:
-			return verdict{before: w}
-		case w.tag == e.tag: // its conditions say that no earlier waiter is left
-			return verdict{before: due[0]}
-		}
-	}
-	return d
+	return first, e != nil && index(rest, e.id) >= 0 && e.mode == store.Exclusive && ofOwner(holds, e.tag) != nil
 }
 
 // maxReaders keeps a transaction, of whose conditions a reader has two, below the server's limit of 128, of which a
@@ -152,13 +122,11 @@ const maxReaders = 30
 func (v *view) leadingReaders() []*entry {
 	tokens, owners := 0, make(map[string]bool)
 	for i, w := range v.queue {
-		if w.mode == store.Exclusive || owners[w.tag] || ofOwner(v.holds, w.tag) != nil || i == maxReaders || w.decode() != nil {
+		again := owners[w.tag] || ofOwner(v.holds, w.tag) != nil
+		if again || w.mode == store.Exclusive || i == maxReaders || w.decode() != nil || tokens+w.Tokens > maxTokens {
 			return v.queue[:i]
 		}
-		if tokens += w.tokens; tokens > maxTokens {
-			return v.queue[:i]
-		}
-		owners[w.tag] = true
+		tokens, owners[w.tag] = tokens+w.Tokens, true
 	}
 	return v.queue
 }
@@ -172,7 +140,7 @@ func (v *view) ahead(e *entry) map[string]bool {
 		return keys
 	}
 	for _, h := range v.holds {
-		if h.tag != e.tag && (e.mode == store.Exclusive || h.mode == store.Exclusive) {
+		if h.blocks(e) {
 			keys[h.key] = true
 		}
 	}
@@ -184,9 +152,10 @@ func (v *view) ahead(e *entry) map[string]bool {
 // waiters do not ask all at once.
 func (v *view) answer(e *entry) store.Grant {
 	g := store.Grant{Position: index(v.queue, e.id) + 1, Retry: time.Millisecond}
+	g.Token = tokenAt(v.rev) | (maxTokens - 1)
 	for _, h := range v.holds {
 		if h.tag != e.tag {
-			g.Retry, g.HeldBy = max(g.Retry, h.ttl), h.label
+			g.Retry, g.HeldBy = max(g.Retry, h.ttl), h.Label
 		}
 	}
 	g.Retry += time.Duration(min(max(g.Position-1, 0), 20)) * 2 * time.Millisecond
