@@ -14,6 +14,11 @@ type vote struct {
 	grant store.Grant
 }
 
+func (v vote) ttl() time.Duration { return v.grant.TTL }
+func (v vote) token() uint64      { return v.grant.Token }
+func (v vote) holds() int         { return v.grant.Holds }
+func (v vote) reserved() int      { return -v.grant.Short } // that much fewer than asked for
+
 // ballot is what the nodes answered to one request.
 type ballot struct {
 	s       *Store
@@ -25,17 +30,20 @@ type ballot struct {
 	tries   []*try   // of each node
 	holding int      // nodes that hold the id, whether or not that counts
 
-	votes    []vote        // grants that count
-	busy     []store.Grant // queued, or refused because other owners hold
-	errs     []error       // of each node: why it is no vote
-	missing  []*node       // that have answered, and have neither the hold nor a place
-	died     int           // nodes that have lost data since they were asked, as their votes say
-	upgrades int           // of those that are busy: they refuse to make a reader's hold of the owner a writer's
-	told     uint64        // the last token that a node told
+	votes    []vote          // grants that count
+	busy     []store.Grant   // queued, or refused because other owners hold
+	errs     []error         // of each node: why it is no vote
+	waits    []time.Duration // of nodes that only a restart keeps from a vote: for how long; 0 of those that vote or are busy
+	died     int             // nodes that have lost data since they were asked, as their votes say
+	upgrades int             // of those that are busy: they refuse to make a reader's hold of the owner a writer's
+	told     uint64          // the last token that a node told
 }
 
 func newBallot(s *Store, e *entry, req store.Request) *ballot {
-	b := &ballot{s: s, entry: e, req: req, sent: time.Now(), known: e.standing(req), lives: make([]string, len(s.nodes)), errs: s.silence()}
+	b := &ballot{
+		s: s, entry: e, req: req, sent: time.Now(), known: e.standing(req.Mode),
+		lives: make([]string, len(s.nodes)), tries: e.sending(), errs: s.silence(),
+	}
 	for i, n := range s.nodes {
 		b.lives[i] = n.life.now()
 	}
@@ -50,36 +58,37 @@ func (b *ballot) take(a answer[store.Vote]) {
 	i, g := a.node.index, a.value.Grant
 	b.errs[i] = a.err
 	b.told = max(b.told, g.Token)
-	b.s.proposals.note(b.req.Name, g.Token)
-	if isMissing(a.err) {
-		b.missing = append(b.missing, a.node)
-	}
 	switch {
 	case a.err == nil && g.Held:
 		b.s.proposals.note(b.req.Name, g.Token+uint64(b.req.Tokens)-1)
-		if b.errs[i] = b.refuse(a); b.errs[i] == nil {
-			b.votes = append(b.votes, vote{a.node, g})
-		}
+		b.count(a)
 	case a.err == nil, errors.Is(a.err, store.ErrHeld):
-		b.busy = append(b.busy, g)
+		b.s.proposals.note(b.req.Name, g.Token)
+		b.busy, b.waits = append(b.busy, g), append(b.waits, 0)
 	case errors.Is(a.err, store.ErrUpgrade):
-		b.busy = append(b.busy, g)
+		b.busy, b.waits = append(b.busy, g), append(b.waits, 0)
 		b.upgrades++
 	}
 }
 
-// refuse says why the vote of a node that has granted does not count.
-func (b *ballot) refuse(a answer[store.Vote]) error {
-	v := a.value
-	if a.node.mortal == nil || v.Err != nil {
-		return v.Err
+// count takes the vote of a node that has granted, if the node has lost nothing since before it was asked.
+func (b *ballot) count(a answer[store.Vote]) {
+	i, v, life := a.node.index, a.value, &a.node.life
+	err := v.Err
+	if a.node.mortal != nil && err == nil {
+		excluded := life.excluded(time.Now(), b.exclusion()) != nil
+		err = life.judge(b.lives[i], b.sent, v.Life, v.Age, b.exclusion(), b.s.opts.Fresh)
+		if err != nil && !excluded {
+			b.died++
+		}
 	}
-	known := a.node.life.excluded(time.Now(), b.exclusion()) != nil
-	err := a.node.life.judge(b.lives[a.node.index], b.sent, v.Life, v.Age, b.exclusion())
-	if err != nil && !known {
-		b.died++
+	b.errs[i] = err
+	switch {
+	case err == nil:
+		b.votes, b.waits = append(b.votes, vote{a.node, v.Grant}), append(b.waits, 0)
+	case errors.Is(err, errRestarted):
+		b.waits = append(b.waits, life.left(time.Now(), b.exclusion()))
 	}
-	return err
 }
 
 // isUpgrade: the owner reads, and another owner holds too. A node may say so because it has missed a release of the
@@ -135,32 +144,24 @@ func (b *ballot) candidate() (greatest uint64) {
 	return greatest
 }
 
-// untilVotes reports whether a request that waits, and that failed with err, has only to wait until nodes that may
-// have lost holds vote again, and for how long: at the start of new servers no majority does.
-func (b *ballot) untilVotes(err error) (wait time.Duration, ok bool) {
-	var none *NoQuorumError
-	if !b.req.Queue || !errors.As(err, &none) {
+// untilVotes is for how long a request has to wait until a majority votes or is busy, if only restarts of nodes keep
+// it from that: at the start of new servers no majority votes.
+func (b *ballot) untilVotes() (wait time.Duration, ok bool) {
+	if len(b.waits) < b.s.need {
 		return 0, false
 	}
-	var waits []time.Duration
-	for i, err := range none.Nodes {
-		switch {
-		case errors.Is(err, errRestarted):
-			waits = append(waits, b.s.nodes[i].life.left(time.Now(), b.exclusion()))
-			ok = true
-		case err == nil || errors.Is(err, store.ErrHeld):
-			waits = append(waits, 0)
-		}
-	}
-	if !ok || len(waits) < b.s.need {
-		return 0, false
-	}
-	slices.Sort(waits)
-	return waits[b.s.need-1], true
+	slices.Sort(b.waits)
+	return b.waits[b.s.need-1], true
 }
 
-// waits is the answer to a request that is not granted. It names a hold in the way at one of the nodes.
-func (b *ballot) waits() store.Grant {
+// onceMore: fewer nodes than a majority have voted, because their lives were not known, which they are now.
+func (b *ballot) onceMore() bool {
+	wait, ok := b.untilVotes()
+	return ok && wait == 0 && len(b.votes)+len(b.busy) < b.s.need
+}
+
+// refusal is the answer to a request that is not granted. It names a hold in the way at one of the nodes.
+func (b *ballot) refusal() store.Grant {
 	retry := atMajority(b, func(g store.Grant) time.Duration { return g.Retry })
 	g := store.Grant{Retry: max(retry, time.Millisecond)}
 	for _, busy := range b.busy {

@@ -20,17 +20,18 @@ type View struct {
 // Views reports what each node knows of a name, in the order of New, for people and tests. A holder that a minority
 // has is one that is just being granted or refused, or whose release has not got through everywhere. It blocks for the
 // timeout of a node at most.
-func (s *Store) Views(ctx context.Context, name string) ([]View, error) {
-	return during(ctx, s, func(ctx context.Context) ([]View, error) {
-		states, errs := everywhere(ctx, s, s.timeout(time.Hour), func(ctx context.Context, n *node) (store.State, error) {
-			return n.store.Inspect(ctx, name)
-		})
-		var views []View
-		for i, n := range s.nodes {
-			views = append(views, View{Node: i, State: states[i], Err: errs[i], Excluded: n.life.excludedFor()})
-		}
-		return views, nil
+func (s *Store) Views(ctx context.Context, name string) (views []View, err error) {
+	if err := s.work.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer s.work.end()
+	states, errs := everywhere(ctx, s, s.timeout(time.Hour), func(ctx context.Context, n *node) (store.State, error) {
+		return n.store.Inspect(ctx, name)
 	})
+	for i, n := range s.nodes {
+		views = append(views, View{Node: i, State: states[i], Err: errs[i], Excluded: n.life.excludedFor()})
+	}
+	return views, ctx.Err()
 }
 
 // Inspect implements [store.Store]: the holders and waiters that a majority of the nodes has, as the first of these
@@ -134,24 +135,21 @@ var errUnable = errors.New("quorum: the node cannot do that")
 
 // operate is everywhere for the calls of operators, with 5 s. It returns what a majority or more said.
 func operate[T any](ctx context.Context, s *Store, f func(context.Context, *node) (T, error)) (said []T, err error) {
-	return during(ctx, s, func(ctx context.Context) ([]T, error) {
-		values, errs := everywhere(ctx, s, 5*time.Second, f)
-		for i, value := range values {
-			if errs[i] == nil {
-				said = append(said, value)
-			}
+	if err := s.work.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer s.work.end()
+	values, errs := everywhere(ctx, s, 5*time.Second, f)
+	for i, value := range values {
+		if errs[i] == nil {
+			said = append(said, value)
 		}
-		if len(said) < s.need {
-			return nil, s.verdict(errs)
-		}
-		return said, nil
-	})
-}
-
-// everywhere calls f for all nodes and returns what each of them said.
-func everywhere[T any](ctx context.Context, s *Store, timeout time.Duration, f func(context.Context, *node) (T, error)) ([]T, []error) {
-	values, errs := make([]T, len(s.nodes)), s.silence()
-	r := ask(ctx, s, timeout, s.nodes, f)
-	r.collect(func(a answer[T]) { values[a.node.index], errs[a.node.index] = a.value, a.err }, never)
-	return values, errs
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case len(said) < s.need:
+		return nil, s.verdict(errs)
+	}
+	return said, nil
 }

@@ -17,9 +17,7 @@ func (s *Store) Listen(call func(store.Event)) (stop func()) {
 	k := &sink{call}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.closed.Load() {
-		s.sinks = append(s.sinks[:len(s.sinks):len(s.sinks)], k)
-	}
+	s.sinks = append(s.sinks[:len(s.sinks):len(s.sinks)], k)
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -52,7 +50,7 @@ func (s *Store) heard(n *node, event store.Event) {
 		s.emit(event)
 		return
 	}
-	if id := s.entries.hear(event.ID, n.index, s.need, s.moment()+rand.N(2*s.moment()), s.emit); id != "" {
+	if id := s.table.hear(event.ID, n.index, s.need, s.moment()+rand.N(2*s.moment()), s.emit); id != "" {
 		s.emit(store.Event{ID: id})
 	}
 }
@@ -62,19 +60,19 @@ func (s *Store) heard(n *node, event store.Event) {
 func (t *table) hear(try string, i, need int, d time.Duration, emit func(store.Event)) (wake string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	e := t.waiting[try]
+	e := t.tries[try]
 	if e == nil || e.phase != asking {
 		return ""
 	}
 	if e.events == nil {
 		e.events = make(map[int]bool)
-		e.timer = time.AfterFunc(d, func() { emit(store.Event{ID: e.key.of}) })
+		e.timer = time.AfterFunc(d, func() { emit(store.Event{ID: e.id}) })
 	}
 	if e.events[i] = true; len(e.events) != need {
 		return ""
 	}
 	e.timer.Stop()
-	return e.key.of
+	return e.id
 }
 
 // moment is the time in which the nodes would have followed each other.
