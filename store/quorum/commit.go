@@ -103,10 +103,10 @@ func (b *ballot) grant(sure []vote, token uint64) store.Grant {
 	return g
 }
 
-// each is what each of the votes has.
-func each[T any](votes []vote, of func(vote) T) (all []T) {
-	for _, v := range votes {
-		all = append(all, of(v))
+// each is what each of the items has.
+func each[T, V any](items []T, of func(T) V) (all []V) {
+	for _, item := range items {
+		all = append(all, of(item))
 	}
 	return all
 }

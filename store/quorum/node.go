@@ -91,13 +91,3 @@ func ask[T any](ctx context.Context, s *Store, timeout time.Duration, nodes []*n
 		grace = timer.C
 	}
 }
-
-// everywhere calls f for all nodes and returns what each of them said.
-func everywhere[T any](ctx context.Context, s *Store, timeout time.Duration, f func(context.Context, *node) (T, error)) ([]T, []error) {
-	values, errs := make([]T, len(s.nodes)), s.silence()
-	ask(ctx, s, timeout, s.nodes, f, func(a answer[T], _ int) bool {
-		values[a.node.index], errs[a.node.index] = a.value, a.err
-		return false
-	})
-	return values, errs
-}

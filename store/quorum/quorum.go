@@ -142,7 +142,6 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	s.sinks = nil
 	s.mu.Unlock()
-	s.table.clear()
 	return errors.Join(errs...)
 }
 

@@ -23,67 +23,52 @@ func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
 	defer s.work.end()
 	results := make([]error, len(holds))
 	var batch []*renewal
-	var longest time.Duration
-	now := time.Now()
+	var timeout time.Duration
 	for i, ref := range holds {
 		if results[i] = s.tooLong(ref.TTL); results[i] != nil {
 			continue
 		}
-		if results[i] = store.ErrLost; s.table.find(ref) != nil {
-			r := &renewal{count: count{errs: s.silence()}, index: i, e: s.table.find(ref), ref: ref, sent: now}
-			r.tries = r.e.renewing(now.Add(ref.TTL + s.timeout(ref.TTL)))
-			batch, longest = append(batch, r), max(longest, ref.TTL)
+		timeout = max(timeout, s.timeout(ref.TTL))
+		r := &renewal{ref: ref, result: &results[i], sent: time.Now(), count: count{errs: s.silence()}}
+		if results[i] = store.ErrLost; s.table.renewing(r, s.timeout(ref.TTL)) {
+			batch = append(batch, r)
 		}
 	}
-	s.renew(ctx, batch, s.timeout(longest))
-	lost := make([][]*entry, len(s.nodes))
-	for _, r := range batch {
-		if results[r.index] = r.result(ctx, s); results[r.index] != nil {
-			continue
-		}
-		for i, err := range r.errs {
-			if errors.Is(err, store.ErrLost) {
-				lost[i] = append(lost[i], r.e)
-			}
-		}
-	}
-	for i, n := range s.nodes {
-		s.restore(ctx, n, lost[i]...)
+	if len(batch) > 0 {
+		s.renew(ctx, batch, timeout)
 	}
 	return results
 }
 
 // renewal is one hold of a batch, and what the nodes said of it.
 type renewal struct {
+	ref    store.Ref
+	result *error
+	sent   time.Time
+	e      *entry
+	tries  []*try
 	count
-	index int // in the batch
-	e     *entry
-	ref   store.Ref
-	sent  time.Time
-	tries []*try
 }
 
-// renewing notes that the hold, if it is one, may be at nodes until then, and returns the tries that it
-// consists of.
-func (e *entry) renewing(until time.Time) []*try {
-	e.t.mu.Lock()
-	defer e.t.mu.Unlock()
-	e.lasts(until)
-	return slices.Clone(e.tries)
+// renewing finds the entry of a hold, and notes that the hold may be at nodes for its lease and d from now on.
+func (t *table) renewing(r *renewal, d time.Duration) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if o := t.owners[key{r.ref.Name, r.ref.Owner}]; o != nil {
+		r.e = o.entries[r.ref.ID]
+	}
+	if r.e == nil || slices.Contains(r.e.tries, nil) { // a hold has a try at each node
+		return false
+	}
+	r.e.lasts(r.sent.Add(r.ref.TTL + d))
+	r.tries = slices.Clone(r.e.tries)
+	return true
 }
 
 // renew asks all nodes for all holds, until no answer can change a result.
 func (s *Store) renew(ctx context.Context, batch []*renewal, timeout time.Duration) {
-	if len(batch) == 0 {
-		return
-	}
 	ask(ctx, s, timeout, s.nodes, func(ctx context.Context, n *node) ([]error, error) {
-		refs := make([]store.Ref, len(batch))
-		for i, r := range batch {
-			if refs[i] = r.ref; r.tries[n.index] != nil {
-				refs[i] = r.e.ref(r.ref, r.tries[n.index])
-			}
-		}
+		refs := each(batch, func(r *renewal) store.Ref { return r.e.ref(r.ref, r.tries[n.index]) })
 		return n.store.Renew(ctx, refs), nil
 	}, func(a answer[[]error], left int) bool {
 		for i, r := range batch {
@@ -95,11 +80,25 @@ func (s *Store) renew(ctx context.Context, batch []*renewal, timeout time.Durati
 		}
 		return !slices.ContainsFunc(batch, func(r *renewal) bool { return r.done < s.need && r.done+left >= s.need })
 	})
+	lost := make([][]*entry, len(s.nodes))
+	for _, r := range batch {
+		if *r.result = s.renewed(r, ctx.Err()); *r.result != nil {
+			continue
+		}
+		for i, err := range r.errs {
+			if errors.Is(err, store.ErrLost) {
+				lost[i] = append(lost[i], r.e)
+			}
+		}
+	}
+	for i, n := range s.nodes {
+		s.restore(ctx, n, lost[i]...)
+	}
 }
 
-// result is what came of one hold. One that a majority has released meanwhile is lost, whichever nodes had renewed it
-// before: its tries have ended.
-func (r *renewal) result(ctx context.Context, s *Store) error {
+// renewed is what came of one hold. One that a majority has released meanwhile is lost, whichever nodes had renewed it
+// before: its tries have ended. left is why the caller has left, if it has.
+func (s *Store) renewed(r *renewal, left error) error {
 	r.e.t.mu.Lock()
 	defer r.e.t.mu.Unlock()
 	switch {
@@ -114,8 +113,8 @@ func (r *renewal) result(ctx context.Context, s *Store) error {
 			r.e.phase = spent
 		}
 		return store.ErrLost
-	case ctx.Err() != nil:
-		return ctx.Err()
+	case left != nil:
+		return left
 	}
 	return s.verdict(r.errs)
 }

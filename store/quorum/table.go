@@ -10,7 +10,7 @@ import (
 )
 
 // table is what a handle knows of its owners and their acquisition ids. An id that its caller never releases goes when
-// its time is up: each new owner looks at two others, which the map picks at random.
+// its time is up: each operation looks at one other owner, which the map picks at random.
 type table struct {
 	nodes int
 	salt  string // of the owners' ids at the nodes: no other handle has it
@@ -41,36 +41,40 @@ func (t *table) enter(ctx, base context.Context, k key) (*ownerState, error) {
 	t.mu.Lock()
 	o := t.owners[k]
 	if o == nil {
-		t.sweep()
 		o = &ownerState{key: k, id: ownerAlias(k.owner, t.salt), turn: make(chan struct{}, 1), entries: make(map[string]*entry)}
 		t.owners[k] = o
 	}
 	o.users++
 	t.mu.Unlock()
-	err := store.ErrClosed
 	select {
 	case o.turn <- struct{}{}:
 		return o, nil
 	case <-ctx.Done():
-		err = ctx.Err()
+		t.forget(o)
+		return nil, ctx.Err()
 	case <-base.Done():
+		t.forget(o)
+		return nil, store.ErrClosed
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	o.users--
-	t.clean(o)
-	return nil, err
 }
 
 func (t *table) leave(o *ownerState) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	<-o.turn
-	o.users--
-	t.clean(o)
+	t.forget(o)
 }
 
-// clean drops what need not be remembered of an owner without operations.
+// forget ends an operation of the owner, and drops what need not be remembered of this owner and of any other one.
+func (t *table) forget(o *ownerState) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o.users--
+	t.clean(o)
+	for _, other := range t.owners {
+		t.clean(other)
+		break
+	}
+}
+
 func (t *table) clean(o *ownerState) {
 	if o.users > 0 {
 		return
@@ -86,31 +90,11 @@ func (t *table) clean(o *ownerState) {
 	}
 }
 
-func (t *table) sweep() {
-	looked := 0
-	for _, o := range t.owners {
-		if t.clean(o); looked == 1 {
-			return
-		}
-		looked++
-	}
-}
-
 // drop forgets an id. The caller has the mutex, and the owner's turn if operations of the owner are at work.
 func (t *table) drop(e *entry) {
 	e.forgetEvents()
 	e.end(every)
 	delete(e.o.entries, e.id)
-}
-
-// find returns the entry of a hold, or nil.
-func (t *table) find(ref store.Ref) *entry {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if o := t.owners[key{ref.Name, ref.Owner}]; o != nil {
-		return o.entries[ref.ID]
-	}
-	return nil
 }
 
 // take returns the entry of an id, which it makes if there is none. The caller has the owner's turn.
@@ -123,15 +107,4 @@ func (t *table) take(o *ownerState, id string) *entry {
 		o.entries[id] = e
 	}
 	return e
-}
-
-// clear ends all timers.
-func (t *table) clear() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, o := range t.owners {
-		for _, e := range o.entries {
-			t.drop(e)
-		}
-	}
 }
