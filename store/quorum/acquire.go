@@ -81,6 +81,7 @@ func (s *Store) poll(ctx context.Context, e *entry, req store.Request) *ballot {
 		token = s.proposals.next(req)
 	}
 	ask(ctx, s, s.timeout(req.TTL), s.nodes, func(detached context.Context, n *node) (v store.Vote, err error) {
+		n.leaving.await(detached, req.Name)
 		t := b.tries[n.index]
 		if !e.start(detached, ctx.Done(), t) {
 			return v, errSilent
@@ -148,7 +149,7 @@ func (s *Store) failed(ctx context.Context, e *entry, b *ballot, err error) (sto
 // back.
 func (s *Store) queued(ctx context.Context, e *entry, b *ballot) store.Grant {
 	g := b.refusal()
-	g.Token, g.Position = b.told, max(1, atMajority(b, func(g store.Grant) int { return g.Position }))
+	g.Token, g.Position = b.told, max(1, g.Position)
 	if b.holding == 0 {
 		e.parts &^= 1
 		return g

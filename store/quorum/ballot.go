@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -127,12 +128,12 @@ func (b *ballot) candidate() (greatest uint64) {
 	if b.repeats() {
 		return b.known.token
 	}
-	alone := slices.DeleteFunc(slices.Clone(b.votes), func(v vote) bool { return v.grant.Holds > 1 })
-	if token, ok := common(each(alone, vote.token), b.s.need); ok {
-		return token
-	}
-	if len(alone) < len(b.votes) || b.known.again {
+	beside := func(v vote) bool { return v.grant.Holds > 1 }
+	if b.known.again || slices.ContainsFunc(b.votes, beside) {
 		return b.s.proposals.next(b.req)
+	}
+	if token, ok := common(each(b.votes, vote.token), b.s.need); ok {
+		return token
 	}
 	for _, v := range b.votes {
 		token := v.grant.Token
@@ -160,26 +161,16 @@ func (b *ballot) onceMore() bool {
 	return ok && wait == 0 && len(b.votes)+len(b.busy) < b.s.need
 }
 
-// refusal is the answer to a request that is not granted. It names a hold in the way at one of the nodes.
-func (b *ballot) refusal() store.Grant {
-	retry := atMajority(b, func(g store.Grant) time.Duration { return g.Retry })
-	g := store.Grant{Retry: max(retry, time.Millisecond)}
-	for _, busy := range b.busy {
-		if busy.HeldBy != "" {
-			g.HeldBy, g.HeldFor = busy.HeldBy, busy.HeldFor
-			break
-		}
+// refusal is the answer to a request that is not granted: what has to go by before a majority can grant it. It names a
+// hold in the way at one of the nodes.
+func (b *ballot) refusal() (g store.Grant) {
+	slices.SortFunc(b.busy, func(x, y store.Grant) int { return cmp.Compare(x.Retry, y.Retry) })
+	if last := min(b.s.need-b.holding, len(b.busy)) - 1; last >= 0 {
+		g.Retry, g.Position = b.busy[last].Retry, b.busy[last].Position
+	}
+	g.Retry = max(g.Retry, time.Millisecond)
+	if i := slices.IndexFunc(b.busy, func(g store.Grant) bool { return g.HeldBy != "" }); i >= 0 {
+		g.HeldBy, g.HeldFor = b.busy[i].HeldBy, b.busy[i].HeldFor
 	}
 	return g
-}
-
-// atMajority is what a majority of the nodes has to let go by before the request can be granted there: a time, or
-// places in the queue. A node that holds the id has none of it.
-func atMajority[T int | time.Duration](b *ballot, of func(store.Grant) T) T {
-	all := make([]T, b.holding, len(b.s.nodes))
-	for _, g := range b.busy {
-		all = append(all, of(g))
-	}
-	slices.Sort(all)
-	return all[min(b.s.need, len(all))-1]
 }

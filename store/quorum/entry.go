@@ -50,7 +50,7 @@ func (e *entry) begin(req store.Request, d time.Duration) (ended []*try, err err
 		ended, e.phase = e.end(every), asking
 	}
 	e.req = req
-	e.lasts(now.Add(d))
+	extend(&e.until, now.Add(d))
 	return ended, nil
 }
 
@@ -127,18 +127,14 @@ func (e *entry) grant(token uint64, ends time.Time) (lacking []int) {
 
 // prolong notes that the hold, if it is one, may last so long. The caller has the mutex.
 func (e *entry) prolong(ends time.Time) {
-	e.ends = latest(e.ends, ends)
-	e.lasts(ends)
+	extend(&e.ends, ends)
+	extend(&e.until, ends)
 }
 
-// lasts notes that something of the entry may be alive until then. The caller has the mutex.
-func (e *entry) lasts(until time.Time) { e.until = latest(e.until, until) }
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
+func extend(deadline *time.Time, to time.Time) {
+	if to.After(*deadline) {
+		*deadline = to
 	}
-	return b
 }
 
 // known is what the handle knows of the holds of an owner when one of its requests is sent.

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"context"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -44,35 +45,29 @@ func (e *entry) forgetEvents() {
 
 // heard takes an event of a node. A request is to be asked again when a majority of the nodes has granted it: their
 // grants follow each other closely. If they do not, other requests were first in line at other nodes. Then the one
-// that asks soonest gives way, so the moment is random.
+// that asks soonest gives way, so the moment is random. A node that grants a place after a majority has granted may have
+// given a lower token than that.
 func (s *Store) heard(n *node, event store.Event) {
 	if event.ID == "" {
 		s.emit(event)
 		return
 	}
-	if id := s.table.hear(event.ID, n.index, s.need, s.moment()+rand.N(2*s.moment()), s.emit); id != "" {
-		s.emit(store.Event{ID: id})
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	e := s.table.tries[event.ID]
+	switch {
+	case e == nil:
+	case e.phase == granted:
+		s.restore(context.Background(), n, e)
+	case e.phase == asking:
+		if e.events == nil {
+			e.events = make(map[int]bool)
+			e.timer = time.AfterFunc(s.moment()+rand.N(2*s.moment()), func() { s.emit(store.Event{ID: e.id}) })
+		}
+		if e.events[n.index] = true; len(e.events) == s.need {
+			e.timer.Reset(0)
+		}
 	}
-}
-
-// hear notes an event of node i for a try. It returns the id to wake if it is the last of need, and has the id woken
-// after d if it is the first.
-func (t *table) hear(try string, i, need int, d time.Duration, emit func(store.Event)) (wake string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	e := t.tries[try]
-	if e == nil || e.phase != asking {
-		return ""
-	}
-	if e.events == nil {
-		e.events = make(map[int]bool)
-		e.timer = time.AfterFunc(d, func() { emit(store.Event{ID: e.id}) })
-	}
-	if e.events[i] = true; len(e.events) != need {
-		return ""
-	}
-	e.timer.Stop()
-	return e.id
 }
 
 // moment is the time in which the nodes would have followed each other.

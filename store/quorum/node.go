@@ -20,6 +20,7 @@ type node struct {
 	deaf    func()           // ends listening
 	latency atomic.Int64     // of its last answer, or how long it was waited for
 	life    life
+	leaving leaving
 	chores  chores
 }
 

@@ -56,7 +56,7 @@ func (e *entry) releasing(ref store.Ref, d time.Duration) []*try {
 	defer e.t.mu.Unlock()
 	e.forgetEvents()
 	e.phase = spent
-	e.lasts(now.Add(d))
+	extend(&e.until, now.Add(d))
 	if ref.Bury {
 		e.buried = now.Add(ref.TTL)
 	}
@@ -105,12 +105,14 @@ func (c *count) take(i int, err error) {
 // A release that a node does not confirm goes on in the background.
 func (s *Store) release(ctx context.Context, e *entry, ref store.Ref, tries []*try, timeout time.Duration, take func(a answer[struct{}], left int) bool) {
 	var nodes []*node
+	left := make([]func(), len(tries))
 	for i, t := range tries {
 		if t != nil {
-			nodes = append(nodes, s.nodes[i])
+			nodes, left[i] = append(nodes, s.nodes[i]), s.nodes[i].leaving.begin(ref.Name)
 		}
 	}
 	ask(ctx, s, timeout, nodes, func(ctx context.Context, n *node) (struct{}, error) {
+		defer left[n.index]()
 		t := tries[n.index]
 		e.await(ctx, t, timeout/2)
 		at := e.burying(ref, t)
@@ -127,15 +129,8 @@ func (e *entry) await(ctx context.Context, t *try, d time.Duration) {
 	e.t.mu.Lock()
 	asked := t.asked
 	e.t.mu.Unlock()
-	if asked == nil {
-		return
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-asked:
-	case <-ctx.Done():
-	case <-timer.C:
+	if asked != nil {
+		waitFor(ctx, asked, d)
 	}
 }
 

@@ -60,7 +60,7 @@ func (t *table) renewing(r *renewal, d time.Duration) bool {
 	if r.e == nil || slices.Contains(r.e.tries, nil) { // a hold has a try at each node
 		return false
 	}
-	r.e.lasts(r.sent.Add(r.ref.TTL + d))
+	extend(&r.e.until, r.sent.Add(r.ref.TTL+d))
 	r.tries = slices.Clone(r.e.tries)
 	return true
 }
@@ -130,7 +130,7 @@ func (s *Store) restore(ctx context.Context, n *node, holds ...*entry) {
 	if len(holds) == 0 {
 		return
 	}
-	s.work.also(func() {
+	s.work.spawn(func() {
 		pause := s.moment()
 		for range restorations {
 			var again []*entry

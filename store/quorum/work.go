@@ -38,6 +38,14 @@ func (w *work) end() { w.all.Done() }
 // also runs f on a goroutine, as a part of something that is counted already.
 func (w *work) also(f func()) { w.all.Go(f) }
 
+// spawn is also for what nothing counts yet. After Close it does nothing.
+func (w *work) spawn(f func()) {
+	if w.begin(w.base) == nil {
+		defer w.end()
+		w.also(f)
+	}
+}
+
 // close refuses new calls, and cuts off what has not ended within d. It returns false if it was called before.
 func (w *work) close(d time.Duration) bool {
 	w.mu.Lock()
