@@ -36,8 +36,7 @@ func (s *Store) Acquire(ctx context.Context, req store.Request) (g store.Grant, 
 		return g, err
 	}
 	defer s.table.leave(o)
-	e := s.table.take(o, req.ID)
-	ended, err := e.begin(req, lifetime(req.TTL, req.WaitTTL)+2*s.timeout(req.TTL))
+	e, ended, err := o.begin(req, lifetime(req.TTL, req.WaitTTL)+2*s.timeout(req.TTL))
 	if err != nil {
 		return g, err
 	}
@@ -54,7 +53,7 @@ func (s *Store) acquire(ctx context.Context, e *entry, req store.Request) (store
 		if err := ctx.Err(); err != nil {
 			return store.Grant{}, err
 		}
-		g, err := s.decide(ctx, e, b)
+		g, err := s.decide(ctx, b)
 		met := errors.Is(err, store.ErrHeld) && b.holding > 0 || errors.Is(err, errBroken)
 		switch {
 		case err == nil || round > rounds || time.Now().After(enough):
@@ -78,15 +77,15 @@ func (s *Store) poll(ctx context.Context, e *entry, req store.Request) *ballot {
 	b := newBallot(s, e, req)
 	var token uint64
 	if b.known.token == 0 {
-		token = s.proposals.next(req)
+		token = s.proposals.next(b.req)
 	}
-	ask(ctx, s, s.timeout(req.TTL), s.nodes, func(detached context.Context, n *node) (v store.Vote, err error) {
-		n.leaving.await(detached, req.Name)
+	ask(ctx, s, s.timeout(b.req.TTL), s.nodes, func(detached context.Context, n *node) (v store.Vote, err error) {
+		n.leaving.await(detached, b.req.Name)
 		t := b.tries[n.index]
 		if !e.start(detached, ctx.Done(), t) {
 			return v, errSilent
 		}
-		v, err = s.vote(detached, n, e.asked(req, t), token)
+		v, err = s.vote(detached, n, e.asked(b.req, t), token)
 		if e.told(t, v.Grant, err) {
 			s.restore(ctx, n, e)
 		}
@@ -102,7 +101,7 @@ func (s *Store) poll(ctx context.Context, e *entry, req store.Request) *ballot {
 
 // decide turns a ballot into an answer. What a request that is refused for certain has at nodes that have answered is
 // given back.
-func (s *Store) decide(ctx context.Context, e *entry, b *ballot) (store.Grant, error) {
+func (s *Store) decide(ctx context.Context, b *ballot) (store.Grant, error) {
 	switch {
 	case len(b.votes) >= s.need:
 		g, err := s.commit(ctx, b)
@@ -110,45 +109,45 @@ func (s *Store) decide(ctx context.Context, e *entry, b *ballot) (store.Grant, e
 			err = twins
 		}
 		if err != nil {
-			return s.failed(ctx, e, b, err)
+			return s.failed(ctx, b, err)
 		}
-		for _, i := range e.grant(g.Token, b.sent.Add(b.req.TTL)) {
-			s.restore(ctx, s.nodes[i], e)
+		for _, i := range b.entry.grant(g.Token, b.sent.Add(b.req.TTL)) {
+			s.restore(ctx, s.nodes[i], b.entry)
 		}
 		return g, nil
 	case b.isUpgrade():
-		s.giveBack(ctx, e, every)
+		s.giveBack(ctx, b, every)
 		return store.Grant{}, store.ErrUpgrade
 	case len(b.votes)+len(b.busy) < s.need || len(b.votes)+b.died >= s.need:
-		return s.failed(ctx, e, b, s.verdict(b.errs))
+		return s.failed(ctx, b, s.verdict(b.errs))
 	case !b.req.Queue:
 		g := b.refusal()
 		if b.holding > 0 {
 			g.Retry = s.pause(b, 1)
 		}
-		s.giveBack(ctx, e, (*try).granted)
+		s.giveBack(ctx, b, (*try).granted)
 		return g, store.ErrHeld
 	}
-	return s.queued(ctx, e, b), nil
+	return s.queued(ctx, b), nil
 }
 
 // failed is the answer to a request that ends with err, or that has only to wait for nodes to vote again. It gives
 // back what the request has got.
-func (s *Store) failed(ctx context.Context, e *entry, b *ballot, err error) (store.Grant, error) {
+func (s *Store) failed(ctx context.Context, b *ballot, err error) (store.Grant, error) {
 	var none *NoQuorumError
 	if wait, ok := b.untilVotes(); ok && wait > 0 && b.req.Queue && errors.As(err, &none) {
-		g := s.queued(ctx, e, b)
+		g := s.queued(ctx, b)
 		g.Retry = max(g.Retry, wait+time.Millisecond)
 		return g, nil
 	}
-	s.giveBack(ctx, e, (*try).granted)
+	s.giveBack(ctx, b, (*try).granted)
 	return store.Grant{}, err
 }
 
 // queued is the answer to a request that waits. A request that has had a part of the nodes twice in a row gives them
 // back.
-func (s *Store) queued(ctx context.Context, e *entry, b *ballot) store.Grant {
-	g := b.refusal()
+func (s *Store) queued(ctx context.Context, b *ballot) store.Grant {
+	g, e := b.refusal(), b.entry
 	g.Token, g.Position = b.told, max(1, g.Position)
 	if b.holding == 0 {
 		e.parts &^= 1
@@ -158,7 +157,7 @@ func (s *Store) queued(ctx context.Context, e *entry, b *ballot) store.Grant {
 		g.Retry = s.moment() + rand.N(2*s.moment())
 		return g
 	}
-	s.giveBack(ctx, e, (*try).granted)
+	s.giveBack(ctx, b, (*try).granted)
 	g.Retry = s.moment() + rand.N(s.pause(b, e.parts/2))
 	return g
 }

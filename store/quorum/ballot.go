@@ -22,14 +22,15 @@ func (v vote) reserved() int      { return -v.grant.Short } // that much fewer t
 
 // ballot is what the nodes answered to one request.
 type ballot struct {
-	s       *Store
-	entry   *entry
-	req     store.Request
-	sent    time.Time
-	known   known    // of the owner's holds, when it was sent
-	lives   []string // of each node, when it was asked
-	tries   []*try   // of each node
-	holding int      // nodes that hold the id, whether or not that counts
+	s         *Store
+	entry     *entry
+	req       store.Request
+	sent      time.Time
+	exclusion time.Duration // for so long a node that lost its data does not vote for this request
+	known     known         // of the owner's holds, when it was sent
+	lives     []string      // of each node, when it was asked
+	tries     []*try        // of each node
+	holding   int           // nodes that hold the id, whether or not that counts
 
 	votes    []vote          // grants that count
 	busy     []store.Grant   // queued, or refused because other owners hold
@@ -41,18 +42,14 @@ type ballot struct {
 }
 
 func newBallot(s *Store, e *entry, req store.Request) *ballot {
-	b := &ballot{
-		s: s, entry: e, req: req, sent: time.Now(), known: e.standing(req.Mode),
-		lives: make([]string, len(s.nodes)), tries: e.sending(), errs: s.silence(),
-	}
-	for i, n := range s.nodes {
-		b.lives[i] = n.life.now()
+	b := &ballot{s: s, entry: e, req: req, sent: time.Now(), exclusion: s.exclusion(max(req.TTL, req.WaitTTL)), errs: s.silence()}
+	s.longest.Store(max(s.longest.Load(), int64(b.exclusion)))
+	b.tries, b.known = e.sending()
+	for _, n := range s.nodes {
+		b.lives = append(b.lives, n.life.now())
 	}
 	return b
 }
-
-// exclusion is for how long a node that lost its data does not vote for this request.
-func (b *ballot) exclusion() time.Duration { return b.s.exclusion(max(b.req.TTL, b.req.WaitTTL)) }
 
 // take counts an answer.
 func (b *ballot) take(a answer[store.Vote]) {
@@ -77,8 +74,8 @@ func (b *ballot) count(a answer[store.Vote]) {
 	i, v, life := a.node.index, a.value, &a.node.life
 	err := v.Err
 	if a.node.mortal != nil && err == nil {
-		excluded := life.excluded(time.Now(), b.exclusion()) != nil
-		err = life.judge(b.lives[i], b.sent, v.Life, v.Age, b.exclusion(), b.s.opts.Fresh)
+		excluded := life.excluded(time.Now(), b.exclusion) != nil
+		err = life.judge(b.lives[i], b.sent, v.Life, v.Age, b.exclusion, b.s.opts.Fresh)
 		if err != nil && !excluded {
 			b.died++
 		}
@@ -88,7 +85,7 @@ func (b *ballot) count(a answer[store.Vote]) {
 	case err == nil:
 		b.votes, b.waits = append(b.votes, vote{a.node, v.Grant}), append(b.waits, 0)
 	case errors.Is(err, errRestarted):
-		b.waits = append(b.waits, life.left(time.Now(), b.exclusion()))
+		b.waits = append(b.waits, life.left(time.Now(), b.exclusion))
 	}
 }
 

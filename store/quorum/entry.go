@@ -37,25 +37,35 @@ const (
 )
 
 // begin notes that the id is asked for, perhaps once more, for which something may be alive for d. It ends the tries of
-// a hold that is over. The error says that the id is buried.
-func (e *entry) begin(req store.Request, d time.Duration) (ended []*try, err error) {
-	now := time.Now()
-	e.t.mu.Lock()
-	defer e.t.mu.Unlock()
+// a hold that is over. The error says that the id is buried. The caller has the owner's turn.
+func (o *ownerState) begin(req store.Request, d time.Duration) (e *entry, ended []*try, err error) {
+	o.t.mu.Lock()
+	defer o.t.mu.Unlock()
+	e, now := o.take(req.ID), time.Now()
 	e.forgetEvents()
 	if e.buried.After(now) {
-		return nil, store.ErrLost
+		return nil, nil, store.ErrLost
 	}
 	if e.phase == spent || e.phase == granted && now.After(e.ends) {
 		ended, e.phase = e.end(every), asking
 	}
 	e.req = req
 	extend(&e.until, now.Add(d))
-	return ended, nil
+	return e, ended, nil
 }
 
-// sending returns the tries of a request to all nodes.
-func (e *entry) sending() []*try {
+// take returns the entry of an id, which it makes if there is none. The caller has the mutex.
+func (o *ownerState) take(id string) *entry {
+	e := o.entries[id]
+	if e == nil {
+		e = &entry{t: o.t, o: o, id: id, tries: make([]*try, o.t.nodes)}
+		o.entries[id] = e
+	}
+	return e
+}
+
+// sending returns the tries of a request to all nodes, and what is known of the owner's holds.
+func (e *entry) sending() ([]*try, known) {
 	e.t.mu.Lock()
 	defer e.t.mu.Unlock()
 	e.forgetEvents()
@@ -65,7 +75,7 @@ func (e *entry) sending() []*try {
 			e.t.tries[e.tries[i].id] = e
 		}
 	}
-	return slices.Clone(e.tries)
+	return slices.Clone(e.tries), e.standing()
 }
 
 // asked is what a node is asked for in a try.
@@ -145,11 +155,9 @@ type known struct {
 	upgrade bool   // the others are shared, and the request is exclusive
 }
 
-// standing returns what is known of the owner's holds.
-func (e *entry) standing(mode store.Mode) (k known) {
-	e.t.mu.Lock()
-	defer e.t.mu.Unlock()
-	now := time.Now()
+// standing returns what is known of the owner's holds. The caller has the mutex.
+func (e *entry) standing() (k known) {
+	now, mode := time.Now(), e.req.Mode
 	var exclusive, shared uint64
 	for _, other := range e.o.entries {
 		if other == e || other.phase != granted || now.After(other.ends) {

@@ -29,7 +29,7 @@ func (s *Store) Views(ctx context.Context, name string) ([]View, error) {
 	}
 	var views []View
 	for i, n := range s.nodes {
-		views = append(views, View{Node: i, State: states[i], Err: errs[i], Excluded: n.life.excludedFor()})
+		views = append(views, View{Node: i, State: states[i], Err: errs[i], Excluded: n.life.left(time.Now(), time.Duration(s.longest.Load()))})
 	}
 	return views, nil
 }

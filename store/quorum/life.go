@@ -27,8 +27,6 @@ type life struct {
 	id   string    // "" before the first contact
 	seen time.Time // it led this life then
 	born time.Time // since when it has forgotten nothing; zero: since ever
-
-	longest time.Duration // the longest exclusion that a request asked for, for Views
 }
 
 // now returns the present life of a node, as far as it is known.
@@ -46,13 +44,6 @@ func (l *life) left(now time.Time, lease time.Duration) time.Duration {
 	return max(0, lease-now.Sub(l.born))
 }
 
-// excludedFor is for how long no request that was asked for so far gets the node's vote.
-func (l *life) excludedFor() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return max(0, l.longest-time.Since(l.born))
-}
-
 // excluded says why a node's vote does not count now; nil: it does.
 func (l *life) excluded(now time.Time, lease time.Duration) error {
 	if left := l.left(now, lease); left > 0 {
@@ -67,7 +58,6 @@ func (l *life) excluded(now time.Time, lease time.Duration) error {
 func (l *life) judge(before string, sent time.Time, id string, age, lease time.Duration, fresh bool) error {
 	now := time.Now()
 	l.mu.Lock()
-	l.longest = max(l.longest, lease)
 	if l.id != id && (l.id != "" || !fresh) {
 		// Since its start it has forgotten nothing. An age that reaches back beyond the last time that it was known
 		// to live otherwise is none.

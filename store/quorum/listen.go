@@ -27,6 +27,9 @@ func (s *Store) Listen(call func(store.Event)) (stop func()) {
 }
 
 func (s *Store) emit(e store.Event) {
+	if s.work.base.Err() != nil {
+		return
+	}
 	s.mu.Lock()
 	sinks := s.sinks
 	s.mu.Unlock()

@@ -70,6 +70,7 @@ type Store struct {
 	min   time.Duration
 
 	pulse     atomic.Int64 // how long the last round took
+	longest   atomic.Int64 // the longest exclusion that a request asked for, for Views
 	proposals proposals
 	table     *table
 	work      work

@@ -22,9 +22,8 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 		return err
 	}
 	defer s.table.leave(o)
-	e := s.table.take(o, ref.ID)
 	c := count{errs: s.silence()}
-	tries := e.releasing(ref, lifetime(ref.TTL, ref.TTL)+s.timeout(ref.TTL))
+	e, tries := o.releasing(ref, lifetime(ref.TTL, ref.TTL)+s.timeout(ref.TTL))
 	for i, t := range tries {
 		if t == nil {
 			c.take(i, store.ErrLost)
@@ -50,10 +49,10 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 }
 
 // releasing notes that the id is being released, and returns the tries that may have left something.
-func (e *entry) releasing(ref store.Ref, d time.Duration) []*try {
-	now := time.Now()
-	e.t.mu.Lock()
-	defer e.t.mu.Unlock()
+func (o *ownerState) releasing(ref store.Ref, d time.Duration) (*entry, []*try) {
+	o.t.mu.Lock()
+	defer o.t.mu.Unlock()
+	e, now := o.take(ref.ID), time.Now()
 	e.forgetEvents()
 	e.phase = spent
 	extend(&e.until, now.Add(d))
@@ -69,7 +68,7 @@ func (e *entry) releasing(ref store.Ref, d time.Duration) []*try {
 			}
 		}
 	}
-	return tries
+	return e, tries
 }
 
 // settle notes that a majority has released the id, and that the others have to.
@@ -136,8 +135,8 @@ func (e *entry) await(ctx context.Context, t *try, d time.Duration) {
 
 // giveBack ends tries of a request that was not granted, and blocks until their nodes have released them: the caller is
 // about to say that the request has nothing, or to ask again.
-func (s *Store) giveBack(ctx context.Context, e *entry, which func(*try) bool) {
-	s.release(ctx, e, refOf(e.req), e.giveUp(which), s.timeout(e.req.TTL), func(answer[struct{}], int) bool { return false })
+func (s *Store) giveBack(ctx context.Context, b *ballot, which func(*try) bool) {
+	s.release(ctx, b.entry, refOf(b.req), b.entry.giveUp(which), s.timeout(b.req.TTL), func(answer[struct{}], int) bool { return false })
 }
 
 // later has nodes release tries in the background.

@@ -25,6 +25,7 @@ type key struct{ name, owner string }
 // ownerState is one owner on one name. Its acquires and releases are done one after the other: a request has to know
 // what the owner holds.
 type ownerState struct {
+	t       *table
 	key     key
 	id      string        // at the nodes
 	turn    chan struct{} // holds one value while an operation is at work
@@ -41,7 +42,7 @@ func (t *table) enter(ctx, base context.Context, k key) (*ownerState, error) {
 	t.mu.Lock()
 	o := t.owners[k]
 	if o == nil {
-		o = &ownerState{key: k, id: ownerAlias(k.owner, t.salt), turn: make(chan struct{}, 1), entries: make(map[string]*entry)}
+		o = &ownerState{t: t, key: k, id: ownerAlias(k.owner, t.salt), turn: make(chan struct{}, 1), entries: make(map[string]*entry)}
 		t.owners[k] = o
 	}
 	o.users++
@@ -95,16 +96,4 @@ func (t *table) drop(e *entry) {
 	e.forgetEvents()
 	e.end(every)
 	delete(e.o.entries, e.id)
-}
-
-// take returns the entry of an id, which it makes if there is none. The caller has the owner's turn.
-func (t *table) take(o *ownerState, id string) *entry {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	e := o.entries[id]
-	if e == nil {
-		e = &entry{t: t, o: o, id: id, tries: make([]*try, t.nodes)}
-		o.entries[id] = e
-	}
-	return e
 }
