@@ -80,7 +80,7 @@ func (s *Store) poll(ctx context.Context, e *entry, req store.Request) *ballot {
 		token = s.proposals.next(b.req)
 	}
 	ask(ctx, s, s.timeout(b.req.TTL), s.nodes, func(detached context.Context, n *node) (v store.Vote, err error) {
-		n.leaving.await(detached, b.req.Name)
+		n.leaving.await(detached, b.req.Name, s.timeout(b.req.TTL)/4)
 		t := b.tries[n.index]
 		if !e.start(detached, ctx.Done(), t) {
 			return v, errSilent

@@ -35,14 +35,15 @@ type ballot struct {
 	votes    []vote          // grants that count
 	busy     []store.Grant   // queued, or refused because other owners hold
 	errs     []error         // of each node: why it is no vote
-	waits    []time.Duration // of nodes that only a restart keeps from a vote: for how long; 0 of those that vote or are busy
+	waits    []time.Duration // of nodes that vote, are busy or have restarted: for how long until they vote
 	died     int             // nodes that have lost data since they were asked, as their votes say
 	upgrades int             // of those that are busy: they refuse to make a reader's hold of the owner a writer's
 	told     uint64          // the last token that a node told
 }
 
 func newBallot(s *Store, e *entry, req store.Request) *ballot {
-	b := &ballot{s: s, entry: e, req: req, sent: time.Now(), exclusion: s.exclusion(max(req.TTL, req.WaitTTL)), errs: s.silence()}
+	b := &ballot{s: s, entry: e, req: req, sent: time.Now(), errs: s.silence()}
+	b.exclusion = s.exclusion(max(req.TTL, req.WaitTTL))
 	s.longest.Store(max(s.longest.Load(), int64(b.exclusion)))
 	b.tries, b.known = e.sending()
 	for _, n := range s.nodes {

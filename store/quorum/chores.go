@@ -93,5 +93,6 @@ func (c *chores) try(s *Store, n *node, job chore) bool {
 
 // settled: a release with that answer need not be repeated.
 func settled(err error) bool {
-	return err == nil || errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrForeignKey) || errors.Is(err, store.ErrClosed)
+	is := func(refusal error) bool { return errors.Is(err, refusal) }
+	return err == nil || is(store.ErrLost) || is(store.ErrForeignKey) || is(store.ErrClosed)
 }

@@ -106,8 +106,8 @@ func (e *entry) holding() (n int) {
 	return n
 }
 
-// answered notes what a request is answered with. If the caller will not release the id, nothing of it is remembered, and
-// the tries that may have left something are returned.
+// answered notes what a request is answered with. If the caller will not release the id, nothing of it is remembered,
+// and the tries that may have left something are returned.
 func (e *entry) answered(err error) (ended []*try) {
 	e.t.mu.Lock()
 	defer e.t.mu.Unlock()

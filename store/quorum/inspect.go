@@ -21,15 +21,14 @@ type View struct {
 // has is one that is just being granted or refused, or whose release has not got through everywhere. It blocks for the
 // timeout of a node at most.
 func (s *Store) Views(ctx context.Context, name string) ([]View, error) {
-	states, errs, err := everywhere(ctx, s, s.timeout(time.Hour), func(ctx context.Context, n *node) (store.State, error) {
-		return n.store.Inspect(ctx, name)
-	})
+	states, errs, err := everywhere(ctx, s, s.timeout(time.Hour), inspecting(name))
 	if err != nil {
 		return nil, err
 	}
 	var views []View
 	for i, n := range s.nodes {
-		views = append(views, View{Node: i, State: states[i], Err: errs[i], Excluded: n.life.left(time.Now(), time.Duration(s.longest.Load()))})
+		excluded := n.life.left(time.Now(), time.Duration(s.longest.Load()))
+		views = append(views, View{Node: i, State: states[i], Err: errs[i], Excluded: excluded})
 	}
 	return views, nil
 }
@@ -37,9 +36,7 @@ func (s *Store) Views(ctx context.Context, name string) ([]View, error) {
 // Inspect implements [store.Store]: the holders and waiters that a majority of the nodes has, as the first of these
 // nodes has them in order. [Store.Views] shows the others too.
 func (s *Store) Inspect(ctx context.Context, name string) (store.State, error) {
-	states, err := operate(ctx, s, s.timeout(time.Hour), func(ctx context.Context, n *node) (store.State, error) {
-		return n.store.Inspect(ctx, name)
-	})
+	states, err := operate(ctx, s, s.timeout(time.Hour), inspecting(name))
 	if err != nil {
 		return store.State{}, err
 	}
@@ -51,6 +48,10 @@ func (s *Store) Inspect(ctx context.Context, name string) (store.State, error) {
 	}
 	state.Holders, state.Queue = s.merge(holders), s.merge(queues)
 	return state, nil
+}
+
+func inspecting(name string) call[store.State] {
+	return func(ctx context.Context, n *node) (store.State, error) { return n.store.Inspect(ctx, name) }
 }
 
 // merge returns the entries that a majority of the lists has.
@@ -131,7 +132,7 @@ func (s *Store) List(ctx context.Context) (names []string, err error) {
 var errUnable = errors.New("quorum: the node cannot do that")
 
 // operate is everywhere for what a majority has to say. It returns the values of the nodes without error.
-func operate[T any](ctx context.Context, s *Store, timeout time.Duration, f func(context.Context, *node) (T, error)) (said []T, err error) {
+func operate[T any](ctx context.Context, s *Store, timeout time.Duration, f call[T]) (said []T, err error) {
 	values, errs, err := everywhere(ctx, s, timeout, f)
 	if err != nil {
 		return nil, err
@@ -148,12 +149,12 @@ func operate[T any](ctx context.Context, s *Store, timeout time.Duration, f func
 }
 
 // everywhere calls f for all nodes and returns what each of them said.
-func everywhere[T any](ctx context.Context, s *Store, timeout time.Duration, f func(context.Context, *node) (T, error)) (values []T, errs []error, err error) {
+func everywhere[T any](ctx context.Context, s *Store, timeout time.Duration, f call[T]) ([]T, []error, error) {
 	if err := s.work.begin(ctx); err != nil {
 		return nil, nil, err
 	}
 	defer s.work.end()
-	values, errs = make([]T, len(s.nodes)), s.silence()
+	values, errs := make([]T, len(s.nodes)), s.silence()
 	ask(ctx, s, timeout, s.nodes, f, func(a answer[T], _ int) bool {
 		values[a.node.index], errs[a.node.index] = a.value, a.err
 		return false

@@ -6,11 +6,8 @@ import (
 	"time"
 )
 
-// leavingWait is how long a request waits at most for a release of the same name.
-const leavingWait = 10 * time.Millisecond
-
-// leaving is the releases that are on their way to a node, by name. A request of the handle that overtook one would get a
-// place there in place of a vote.
+// leaving is the releases that are on their way to a node, by name. A request of the handle that overtook one would get
+// a place there instead of a vote.
 type leaving struct {
 	mu    sync.Mutex
 	names map[string]chan struct{} // of the last release; closed when it is answered
@@ -35,13 +32,13 @@ func (l *leaving) begin(name string) (end func()) {
 	}
 }
 
-// await returns when the last release of the name is answered, or has had its time.
-func (l *leaving) await(ctx context.Context, name string) {
+// await returns when the last release of the name is answered, or after d.
+func (l *leaving) await(ctx context.Context, name string, d time.Duration) {
 	l.mu.Lock()
 	done := l.names[name]
 	l.mu.Unlock()
 	if done != nil {
-		waitFor(ctx, done, leavingWait)
+		waitFor(ctx, done, d)
 	}
 }
 

@@ -48,8 +48,8 @@ func (e *entry) forgetEvents() {
 
 // heard takes an event of a node. A request is to be asked again when a majority of the nodes has granted it: their
 // grants follow each other closely. If they do not, other requests were first in line at other nodes. Then the one
-// that asks soonest gives way, so the moment is random. A node that grants a place after a majority has granted may have
-// given a lower token than that.
+// that asks soonest gives way, so the moment is random. A node that grants a place after a majority has granted may
+// have given a lower token than that.
 func (s *Store) heard(n *node, event store.Event) {
 	if event.ID == "" {
 		s.emit(event)

@@ -38,6 +38,9 @@ func newNode(i int, inner store.Store) (*node, error) {
 	return n, nil
 }
 
+// call asks a node for something.
+type call[T any] func(context.Context, *node) (T, error)
+
 // answer is what a node said.
 type answer[T any] struct {
 	node  *node
@@ -49,7 +52,8 @@ type answer[T any] struct {
 // that are still to come. It returns when ctx ends, or when take has said that the others do not matter. Before that it
 // waits as long as it took so far for nodes of which an answer can be expected in that time, because what all nodes
 // know is better than what a majority knows. Calls that it does not wait for go on until the timeout.
-func ask[T any](ctx context.Context, s *Store, timeout time.Duration, nodes []*node, f func(context.Context, *node) (T, error), take func(a answer[T], left int) (enough bool)) {
+func ask[T any](ctx context.Context, s *Store, timeout time.Duration, nodes []*node, f call[T],
+	take func(a answer[T], left int) (enough bool)) {
 	if len(nodes) == 0 {
 		return
 	}

@@ -7,7 +7,7 @@
 // is below (propose.go), and the node says with its vote whether it has lost data since it was last asked (life.go).
 // When a majority has given the same token, the grant is complete. Otherwise the greatest token of the votes is written
 // back to a majority before the grant is reported (commit.go). A request that did not win gives back what it got, and
-// asks again under other ids (alias.go).
+// asks again under other ids (try.go).
 //
 // Two things that other stores can do are missing:
 //
@@ -159,7 +159,8 @@ func (s *Store) tooLong(lease time.Duration) error {
 	if s.opts.LongestLease == 0 || lease <= s.opts.LongestLease {
 		return nil
 	}
-	return fmt.Errorf("%w: quorum: a lease of %v is longer than Options.LongestLease, %v", store.ErrRefused, lease, s.opts.LongestLease)
+	return fmt.Errorf("%w: quorum: a lease of %v is longer than Options.LongestLease, %v",
+		store.ErrRefused, lease, s.opts.LongestLease)
 }
 
 // exclusion is for how long a node that lost its data does not vote for a name with that lease. Names with longer

@@ -102,7 +102,8 @@ func (c *count) take(i int, err error) {
 // release has nodes release tries. While a request of a try is on its way, its release waits for the answer: else it
 // would have to bury the id, and a node that is a little slower than the others would become much slower by that.
 // A release that a node does not confirm goes on in the background.
-func (s *Store) release(ctx context.Context, e *entry, ref store.Ref, tries []*try, timeout time.Duration, take func(a answer[struct{}], left int) bool) {
+func (s *Store) release(ctx context.Context, e *entry, ref store.Ref, tries []*try, timeout time.Duration,
+	take func(a answer[struct{}], left int) bool) {
 	var nodes []*node
 	left := make([]func(), len(tries))
 	for i, t := range tries {
@@ -123,7 +124,7 @@ func (s *Store) release(ctx context.Context, e *entry, ref store.Ref, tries []*t
 	}, take)
 }
 
-// await returns when no request of a try is on its way, when ctx ends, or after d: then there is time left to bury the id.
+// await returns when no request of a try is on its way, when ctx ends, or after d: then there is time to bury the id.
 func (e *entry) await(ctx context.Context, t *try, d time.Duration) {
 	e.t.mu.Lock()
 	asked := t.asked
@@ -136,7 +137,8 @@ func (e *entry) await(ctx context.Context, t *try, d time.Duration) {
 // giveBack ends tries of a request that was not granted, and blocks until their nodes have released them: the caller is
 // about to say that the request has nothing, or to ask again.
 func (s *Store) giveBack(ctx context.Context, b *ballot, which func(*try) bool) {
-	s.release(ctx, b.entry, refOf(b.req), b.entry.giveUp(which), s.timeout(b.req.TTL), func(answer[struct{}], int) bool { return false })
+	tries, never := b.entry.giveUp(which), func(answer[struct{}], int) bool { return false }
+	s.release(ctx, b.entry, refOf(b.req), tries, s.timeout(b.req.TTL), never)
 }
 
 // later has nodes release tries in the background.

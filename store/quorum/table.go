@@ -42,7 +42,8 @@ func (t *table) enter(ctx, base context.Context, k key) (*ownerState, error) {
 	t.mu.Lock()
 	o := t.owners[k]
 	if o == nil {
-		o = &ownerState{t: t, key: k, id: ownerAlias(k.owner, t.salt), turn: make(chan struct{}, 1), entries: make(map[string]*entry)}
+		o = &ownerState{t: t, key: k, id: ownerAlias(k.owner, t.salt)}
+		o.turn, o.entries = make(chan struct{}, 1), make(map[string]*entry)
 		t.owners[k] = o
 	}
 	o.users++

@@ -49,8 +49,8 @@ func newTry(original string) *try {
 	return &try{id: store.Short(original) + hex.EncodeToString(random[:])[:32-6]}
 }
 
-// ownerAlias is the id by which the nodes know an owner of this handle. It is the same at all of them, so that one server
-// that is given twice grants twice, and is noticed.
+// ownerAlias is the id by which the nodes know an owner of this handle. It is the same at all of them, so that one
+// server that is given twice grants twice, and is noticed.
 func ownerAlias(owner, salt string) string {
 	sum := sha256.Sum256([]byte(salt + owner))
 	return store.Short(owner) + hex.EncodeToString(sum[:])[:32-6]

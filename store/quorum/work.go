@@ -62,8 +62,8 @@ func (w *work) close(d time.Duration) bool {
 	return true
 }
 
-// detach returns a context with the values of ctx that ends after the timeout, or when the handle is closed, but not with
-// ctx: a caller that leaves does not stop a request whose outcome would be unknown then.
+// detach returns a context with the values of ctx that ends after the timeout, or when the handle is closed, but not
+// with ctx: a caller that leaves does not stop a request whose outcome would be unknown then.
 func (w *work) detach(ctx context.Context, timeout time.Duration) (detached context.Context, end func()) {
 	detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	stop := context.AfterFunc(w.base, cancel)
