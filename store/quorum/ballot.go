@@ -61,12 +61,12 @@ func (b *ballot) take(a answer[store.Vote]) {
 	case a.err == nil && g.Held:
 		b.s.proposals.note(b.req.Name, g.Token+uint64(b.req.Tokens)-1)
 		b.count(a)
+	case errors.Is(a.err, store.ErrUpgrade):
+		b.upgrades++
+		fallthrough
 	case a.err == nil, errors.Is(a.err, store.ErrHeld):
 		b.s.proposals.note(b.req.Name, g.Token)
 		b.busy, b.waits = append(b.busy, g), append(b.waits, 0)
-	case errors.Is(a.err, store.ErrUpgrade):
-		b.busy, b.waits = append(b.busy, g), append(b.waits, 0)
-		b.upgrades++
 	}
 }
 

@@ -4,37 +4,47 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/store"
 )
 
-type sink struct{ call func(store.Event) }
+// sinks are the functions that get the events of a store.
+type sinks struct {
+	mu  sync.Mutex
+	all []*func(store.Event) // replaced, never changed in place
+}
+
+func (k *sinks) listen(call func(store.Event)) (stop func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.all = append(slices.Clone(k.all), &call)
+	return func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		is := func(other *func(store.Event)) bool { return other == &call }
+		k.all = slices.DeleteFunc(slices.Clone(k.all), is)
+	}
+}
+
+func (k *sinks) emit(e store.Event) {
+	k.mu.Lock()
+	all := k.all
+	k.mu.Unlock()
+	for _, call := range all {
+		(*call)(e)
+	}
+}
 
 // Listen implements [store.Store]. Its events never grant: one with an id says that a majority of the nodes has
 // granted the request, or that some have and the others do not follow, and the request has to be asked again. The
 // token does not exist before the nodes have agreed on it. Sinks run on goroutines of the nodes.
-func (s *Store) Listen(call func(store.Event)) (stop func()) {
-	k := &sink{call}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sinks = append(s.sinks[:len(s.sinks):len(s.sinks)], k)
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.sinks = slices.DeleteFunc(slices.Clone(s.sinks), func(other *sink) bool { return other == k })
-	}
-}
+func (s *Store) Listen(call func(store.Event)) (stop func()) { return s.sinks.listen(call) }
 
 func (s *Store) emit(e store.Event) {
-	if s.work.base.Err() != nil {
-		return
-	}
-	s.mu.Lock()
-	sinks := s.sinks
-	s.mu.Unlock()
-	for _, k := range sinks {
-		k.call(e)
+	if s.work.base.Err() == nil { // not closed
+		s.sinks.emit(e)
 	}
 }
 

@@ -22,7 +22,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -74,9 +73,7 @@ type Store struct {
 	proposals proposals
 	table     *table
 	work      work
-
-	mu    sync.Mutex
-	sinks []*sink // nil once closed; replaced, never changed in place
+	sinks     sinks
 }
 
 var (
@@ -140,9 +137,6 @@ func (s *Store) Close() error {
 			errs = append(errs, n.store.Close())
 		}
 	}
-	s.mu.Lock()
-	s.sinks = nil
-	s.mu.Unlock()
 	return errors.Join(errs...)
 }
 

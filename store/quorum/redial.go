@@ -30,10 +30,11 @@ type Redialer struct {
 	tried   chan struct{} // closed after the first try
 	done    chan struct{} // closed when connected, or closed
 
+	sinks sinks
+
 	mu     sync.Mutex
-	store  Dialed                        // nil: not connected
-	err    error                         // why it cannot be used; nil: it is connected
-	sinks  map[*func(store.Event)]func() // what ends each of them at the store
+	store  Dialed // nil: not connected
+	err    error  // why it cannot be used; nil: it is connected
 	closed bool
 }
 
@@ -53,7 +54,7 @@ type Dialed interface {
 func Redial(open func() (Dialed, error), minTTL time.Duration) *Redialer {
 	r := &Redialer{
 		minTTL: minTTL, closing: make(chan struct{}), tried: make(chan struct{}), done: make(chan struct{}),
-		err: errors.New("not connected yet"), sinks: make(map[*func(store.Event)]func()),
+		err: errors.New("not connected yet"),
 	}
 	go r.connect(open)
 	return r
@@ -91,9 +92,7 @@ func (r *Redialer) opened(s Dialed, err error) {
 		return
 	}
 	r.store = s
-	for sink := range r.sinks {
-		r.sinks[sink] = s.Listen(*sink)
-	}
+	s.Listen(r.sinks.emit)
 }
 
 // pass calls f with the store, or returns why there is none.
@@ -170,23 +169,7 @@ func (r *Redialer) List(ctx context.Context) ([]string, error) {
 }
 
 // Listen implements [store.Store].
-func (r *Redialer) Listen(sink func(store.Event)) (stop func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.sinks[&sink] = func() {}
-	if r.store != nil {
-		r.sinks[&sink] = r.store.Listen(sink)
-	}
-	return func() {
-		r.mu.Lock()
-		end := r.sinks[&sink]
-		delete(r.sinks, &sink)
-		r.mu.Unlock()
-		if end != nil {
-			end()
-		}
-	}
-}
+func (r *Redialer) Listen(sink func(store.Event)) (stop func()) { return r.sinks.listen(sink) }
 
 // MinTTL implements [store.Store].
 func (r *Redialer) MinTTL() time.Duration { return r.minTTL }
