@@ -23,64 +23,46 @@ const rounds = 5
 //
 // An owner is one of this handle: see [Store]. A re-entry gets a greater token than the hold of the owner if fewer
 // nodes than a majority answer that they know that hold.
-func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
-	return during(ctx, s, func(detached context.Context) (store.Grant, error) { return s.acquire(detached, ctx, req) })
-}
-
-// during runs f on a goroutine that goes on when ctx ends, and is given a ctx that does not.
-func during[T any](ctx context.Context, s *Store, f func(context.Context) (T, error)) (value T, err error) {
-	if err := s.ready(ctx); err != nil {
-		return value, err
+func (s *Store) Acquire(ctx context.Context, req store.Request) (g store.Grant, err error) {
+	if err := s.work.begin(ctx); err != nil {
+		return g, err
 	}
-	type result struct {
-		value T
-		err   error
+	defer s.work.end()
+	if err := s.tooLong(max(req.TTL, req.WaitTTL)); err != nil {
+		return g, err
 	}
-	done := make(chan result, 1)
-	detached := context.WithoutCancel(ctx)
-	if !s.work.spawn(func() {
-		value, err := f(detached)
-		done <- result{value, err}
-	}) {
-		return value, store.ErrClosed
-	}
-	select {
-	case r := <-done:
-		return r.value, r.err
-	case <-ctx.Done():
-		return value, ctx.Err()
-	}
-}
-
-func (s *Store) acquire(ctx, caller context.Context, req store.Request) (store.Grant, error) {
-	lease := max(req.TTL, req.WaitTTL)
-	if err := s.tooLong(lease); err != nil {
-		return store.Grant{}, err
-	}
-	e := s.entries.take(key{req.Name, req.ID}, key{req.Name, req.Owner})
-	defer s.entries.put(e)
-	if err := e.o.enter(s.work.base, caller); err != nil {
-		return store.Grant{}, err
-	}
-	defer e.o.leave()
-	left, err := e.begin()
+	o, err := s.table.enter(ctx, s.work.base, key{req.Name, req.Owner})
 	if err != nil {
-		return store.Grant{}, err
+		return g, err
 	}
-	s.later(e.refs(refOf(req), left))
-	s.greet(ctx, s.timeout(req.TTL))
+	defer s.table.leave(o)
+	e, ended, err := o.begin(req, lifetime(req.TTL, req.WaitTTL)+2*s.timeout(req.TTL))
+	if err != nil {
+		return g, err
+	}
+	s.later(e, refOf(req), ended)
+	g, err = s.acquire(ctx, e, req)
+	s.later(e, refOf(req), e.answered(err))
+	return g, err
+}
+
+func (s *Store) acquire(ctx context.Context, e *entry, req store.Request) (store.Grant, error) {
 	enough := time.Now().Add(s.timeout(req.TTL) / 2)
-	for round := 0; ; round++ {
+	for round := 1; ; round++ {
 		b := s.poll(ctx, e, req)
-		g, err := s.decide(ctx, e, b)
-		again := errors.Is(err, store.ErrHeld) && b.holding > 0 || errors.Is(err, errBroken)
-		if !again || round == rounds || time.Now().After(enough) {
-			if !e.answered(err) { // the caller will not release it
-				s.later(e.refs(refOf(req), e.giveUp((*try).anything)))
-			}
+		if err := ctx.Err(); err != nil {
+			return store.Grant{}, err
+		}
+		g, err := s.decide(ctx, b)
+		met := errors.Is(err, store.ErrHeld) && b.holding > 0 || errors.Is(err, errBroken)
+		switch {
+		case err == nil || round > rounds || time.Now().After(enough):
+			return g, err
+		case met && s.work.sleep(ctx, rand.N(s.pause(b, round))):
+		case !met && b.onceMore():
+		default:
 			return g, err
 		}
-		time.Sleep(rand.N(s.pause(b, round+1)))
 	}
 }
 
@@ -92,95 +74,91 @@ func (s *Store) pause(b *ballot, times int) time.Duration {
 
 // poll asks all nodes and counts their votes.
 func (s *Store) poll(ctx context.Context, e *entry, req store.Request) *ballot {
-	timeout := s.timeout(req.TTL)
 	b := newBallot(s, e, req)
-	b.tries = e.sending(req, lifetime(req.TTL, req.WaitTTL)+timeout) // noted before it is done: a release may come before the goroutine runs
 	var token uint64
 	if b.known.token == 0 {
-		token = s.proposals.next(req)
+		token = s.proposals.next(b.req)
 	}
-	r := ask(ctx, s, timeout, s.nodes, func(ctx context.Context, n *node) (store.Vote, error) {
-		v, err := s.vote(ctx, n, e.asked(req, b.tries[n.index]), token)
-		e.told(b.tries[n.index], b.sent, v.Grant.Held, err)
-		return v, err
-	})
-	r.collect(b.take, b.enough)
-	b.holding = e.holding()
-	if token != 0 && b.holding == 0 {
-		s.proposals.drop(req, token)
-	}
-	s.pulse.Store(int64(time.Since(b.sent)))
-	r.rest(s, func(a answer[store.Vote]) {
-		if isMissing(a.err) {
-			s.complete(ctx, e, []*node{a.node}) // if a majority has granted by now
+	ask(ctx, s, s.timeout(b.req.TTL), s.nodes, func(detached context.Context, n *node) (v store.Vote, err error) {
+		n.leaving.await(detached, b.req.Name, s.timeout(b.req.TTL)/4)
+		t := b.tries[n.index]
+		if !e.start(detached, ctx.Done(), t) {
+			return v, errSilent
 		}
+		v, err = s.vote(detached, n, e.asked(b.req, t), token)
+		if e.told(t, v.Grant, err) {
+			s.restore(ctx, n, e)
+		}
+		return v, err
+	}, func(a answer[store.Vote], left int) bool {
+		b.take(a)
+		return b.enough(left)
 	})
+	b.holding = e.holding()
+	s.pulse.Store(int64(time.Since(b.sent)))
 	return b
 }
 
 // decide turns a ballot into an answer. What a request that is refused for certain has at nodes that have answered is
 // given back.
-func (s *Store) decide(ctx context.Context, e *entry, b *ballot) (store.Grant, error) {
-	if len(b.votes) >= s.need {
+func (s *Store) decide(ctx context.Context, b *ballot) (store.Grant, error) {
+	switch {
+	case len(b.votes) >= s.need:
 		g, err := s.commit(ctx, b)
 		if twins := s.twins(); twins != nil {
 			err = twins
 		}
-		if err == nil {
-			e.granting(g.Token, b.sent.Add(b.req.TTL))
-			s.complete(ctx, e, b.missing)
-			return g, nil
+		if err != nil {
+			return s.failed(ctx, b, err)
 		}
-		return s.failed(ctx, e, b, err)
-	}
-	switch {
+		for _, i := range b.entry.grant(g.Token, b.sent.Add(b.req.TTL)) {
+			s.restore(ctx, s.nodes[i], b.entry)
+		}
+		return g, nil
 	case b.isUpgrade():
-		s.free(ctx, e, b.req, (*try).anything)
+		s.giveBack(ctx, b, every)
 		return store.Grant{}, store.ErrUpgrade
 	case len(b.votes)+len(b.busy) < s.need || len(b.votes)+b.died >= s.need:
-		return s.failed(ctx, e, b, s.verdict(b.errs))
+		return s.failed(ctx, b, s.verdict(b.errs))
 	case !b.req.Queue:
-		g := b.waits()
+		g := b.refusal()
 		if b.holding > 0 {
 			g.Retry = s.pause(b, 1)
 		}
-		s.free(ctx, e, b.req, (*try).holds)
+		s.giveBack(ctx, b, (*try).granted)
 		return g, store.ErrHeld
 	}
-	return s.queued(ctx, e, b), nil
+	return s.queued(ctx, b), nil
 }
 
 // failed is the answer to a request that ends with err, or that has only to wait for nodes to vote again. It gives
-// back what the request has got, and its places too if nobody will release it.
-func (s *Store) failed(ctx context.Context, e *entry, b *ballot, err error) (store.Grant, error) {
-	if wait, ok := b.untilVotes(err); ok {
-		g := s.queued(ctx, e, b)
+// back what the request has got.
+func (s *Store) failed(ctx context.Context, b *ballot, err error) (store.Grant, error) {
+	var none *NoQuorumError
+	if wait, ok := b.untilVotes(); ok && wait > 0 && b.req.Queue && errors.As(err, &none) {
+		g := s.queued(ctx, b)
 		g.Retry = max(g.Retry, wait+time.Millisecond)
 		return g, nil
 	}
-	s.free(ctx, e, b.req, (*try).holds)
+	s.giveBack(ctx, b, (*try).granted)
 	return store.Grant{}, err
 }
 
-// queued is the answer to a request that waits.
-func (s *Store) queued(ctx context.Context, e *entry, b *ballot) store.Grant {
-	g := b.waits()
-	g.Token, g.Position = b.told, max(1, atMajority(b, func(g store.Grant) int { return g.Position }))
-	s.entries.mu.Lock()
-	partial, splits := e.partial, e.splits
-	e.partial = b.holding > 0 && !partial
-	if partial && b.holding > 0 {
-		e.splits++
+// queued is the answer to a request that waits. A request that has had a part of the nodes twice in a row gives them
+// back.
+func (s *Store) queued(ctx context.Context, b *ballot) store.Grant {
+	g, e := b.refusal(), b.entry
+	g.Token, g.Position = b.told, max(1, g.Position)
+	if b.holding == 0 {
+		e.parts &^= 1
+		return g
 	}
-	s.entries.mu.Unlock()
-	switch {
-	case b.holding == 0:
-	case !partial:
+	if e.parts++; e.parts%2 == 1 {
 		g.Retry = s.moment() + rand.N(2*s.moment())
-	default:
-		s.free(ctx, e, b.req, (*try).holds)
-		g.Retry = s.moment() + rand.N(s.pause(b, splits+1))
+		return g
 	}
+	s.giveBack(ctx, b, (*try).granted)
+	g.Retry = s.moment() + rand.N(s.pause(b, e.parts/2))
 	return g
 }
 

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -14,72 +15,79 @@ type vote struct {
 	grant store.Grant
 }
 
+func (v vote) ttl() time.Duration { return v.grant.TTL }
+func (v vote) token() uint64      { return v.grant.Token }
+func (v vote) holds() int         { return v.grant.Holds }
+func (v vote) reserved() int      { return -v.grant.Short } // that much fewer than asked for
+
 // ballot is what the nodes answered to one request.
 type ballot struct {
-	s       *Store
-	entry   *entry
-	req     store.Request
-	sent    time.Time
-	known   known    // of the owner's holds, when it was sent
-	lives   []string // of each node, when it was asked
-	tries   []*try   // of each node
-	holding int      // nodes that hold the id, whether or not that counts
+	s         *Store
+	entry     *entry
+	req       store.Request
+	sent      time.Time
+	exclusion time.Duration // for so long a node that lost its data does not vote for this request
+	known     known         // of the owner's holds, when it was sent
+	lives     []string      // of each node, when it was asked
+	tries     []*try        // of each node
+	holding   int           // nodes that hold the id, whether or not that counts
 
-	votes    []vote        // grants that count
-	busy     []store.Grant // queued, or refused because other owners hold
-	errs     []error       // of each node: why it is no vote
-	missing  []*node       // that have answered, and have neither the hold nor a place
-	died     int           // nodes that have lost data since they were asked, as their votes say
-	upgrades int           // of those that are busy: they refuse to make a reader's hold of the owner a writer's
-	told     uint64        // the last token that a node told
+	votes    []vote          // grants that count
+	busy     []store.Grant   // queued, or refused because other owners hold
+	errs     []error         // of each node: why it is no vote
+	waits    []time.Duration // of nodes that vote, are busy or have restarted: for how long until they vote
+	died     int             // nodes that have lost data since they were asked, as their votes say
+	upgrades int             // of those that are busy: they refuse to make a reader's hold of the owner a writer's
+	told     uint64          // the last token that a node told
 }
 
 func newBallot(s *Store, e *entry, req store.Request) *ballot {
-	b := &ballot{s: s, entry: e, req: req, sent: time.Now(), known: e.standing(req), lives: make([]string, len(s.nodes)), errs: s.silence()}
-	for i, n := range s.nodes {
-		b.lives[i] = n.life.now()
+	b := &ballot{s: s, entry: e, req: req, sent: time.Now(), errs: s.silence()}
+	b.exclusion = s.exclusion(max(req.TTL, req.WaitTTL))
+	s.longest.Store(max(s.longest.Load(), int64(b.exclusion)))
+	b.tries, b.known = e.sending()
+	for _, n := range s.nodes {
+		b.lives = append(b.lives, n.life.now())
 	}
 	return b
 }
-
-// exclusion is for how long a node that lost its data does not vote for this request.
-func (b *ballot) exclusion() time.Duration { return b.s.exclusion(max(b.req.TTL, b.req.WaitTTL)) }
 
 // take counts an answer.
 func (b *ballot) take(a answer[store.Vote]) {
 	i, g := a.node.index, a.value.Grant
 	b.errs[i] = a.err
 	b.told = max(b.told, g.Token)
-	b.s.proposals.note(b.req.Name, g.Token)
-	if isMissing(a.err) {
-		b.missing = append(b.missing, a.node)
-	}
 	switch {
 	case a.err == nil && g.Held:
 		b.s.proposals.note(b.req.Name, g.Token+uint64(b.req.Tokens)-1)
-		if b.errs[i] = b.refuse(a); b.errs[i] == nil {
-			b.votes = append(b.votes, vote{a.node, g})
-		}
-	case a.err == nil, errors.Is(a.err, store.ErrHeld):
-		b.busy = append(b.busy, g)
+		b.count(a)
 	case errors.Is(a.err, store.ErrUpgrade):
-		b.busy = append(b.busy, g)
 		b.upgrades++
+		fallthrough
+	case a.err == nil, errors.Is(a.err, store.ErrHeld):
+		b.s.proposals.note(b.req.Name, g.Token)
+		b.busy, b.waits = append(b.busy, g), append(b.waits, 0)
 	}
 }
 
-// refuse says why the vote of a node that has granted does not count.
-func (b *ballot) refuse(a answer[store.Vote]) error {
-	v := a.value
-	if a.node.mortal == nil || v.Err != nil {
-		return v.Err
+// count takes the vote of a node that has granted, if the node has lost nothing since before it was asked.
+func (b *ballot) count(a answer[store.Vote]) {
+	i, v, life := a.node.index, a.value, &a.node.life
+	err := v.Err
+	if a.node.mortal != nil && err == nil {
+		excluded := life.excluded(time.Now(), b.exclusion) != nil
+		err = life.judge(b.lives[i], b.sent, v.Life, v.Age, b.exclusion, b.s.opts.Fresh)
+		if err != nil && !excluded {
+			b.died++
+		}
 	}
-	known := a.node.life.excluded(time.Now(), b.exclusion()) != nil
-	err := a.node.life.judge(b.lives[a.node.index], b.sent, v.Life, v.Age, b.exclusion())
-	if err != nil && !known {
-		b.died++
+	b.errs[i] = err
+	switch {
+	case err == nil:
+		b.votes, b.waits = append(b.votes, vote{a.node, v.Grant}), append(b.waits, 0)
+	case errors.Is(err, errRestarted):
+		b.waits = append(b.waits, life.left(time.Now(), b.exclusion))
 	}
-	return err
 }
 
 // isUpgrade: the owner reads, and another owner holds too. A node may say so because it has missed a release of the
@@ -118,12 +126,12 @@ func (b *ballot) candidate() (greatest uint64) {
 	if b.repeats() {
 		return b.known.token
 	}
-	alone := slices.DeleteFunc(slices.Clone(b.votes), func(v vote) bool { return v.grant.Holds > 1 })
-	if token, ok := common(each(alone, vote.token), b.s.need); ok {
-		return token
-	}
-	if len(alone) < len(b.votes) || b.known.again {
+	beside := func(v vote) bool { return v.grant.Holds > 1 }
+	if b.known.again || slices.ContainsFunc(b.votes, beside) {
 		return b.s.proposals.next(b.req)
+	}
+	if token, ok := common(each(b.votes, vote.token), b.s.need); ok {
+		return token
 	}
 	for _, v := range b.votes {
 		token := v.grant.Token
@@ -135,50 +143,32 @@ func (b *ballot) candidate() (greatest uint64) {
 	return greatest
 }
 
-// untilVotes reports whether a request that waits, and that failed with err, has only to wait until nodes that may
-// have lost holds vote again, and for how long: at the start of new servers no majority does.
-func (b *ballot) untilVotes(err error) (wait time.Duration, ok bool) {
-	var none *NoQuorumError
-	if !b.req.Queue || !errors.As(err, &none) {
+// untilVotes is for how long a request has to wait until a majority votes or is busy, if only restarts of nodes keep
+// it from that: at the start of new servers no majority votes.
+func (b *ballot) untilVotes() (wait time.Duration, ok bool) {
+	if len(b.waits) < b.s.need {
 		return 0, false
 	}
-	var waits []time.Duration
-	for i, err := range none.Nodes {
-		switch {
-		case errors.Is(err, errRestarted):
-			waits = append(waits, b.s.nodes[i].life.left(time.Now(), b.exclusion()))
-			ok = true
-		case err == nil || errors.Is(err, store.ErrHeld):
-			waits = append(waits, 0)
-		}
-	}
-	if !ok || len(waits) < b.s.need {
-		return 0, false
-	}
-	slices.Sort(waits)
-	return waits[b.s.need-1], true
+	slices.Sort(b.waits)
+	return b.waits[b.s.need-1], true
 }
 
-// waits is the answer to a request that is not granted. It names a hold in the way at one of the nodes.
-func (b *ballot) waits() store.Grant {
-	retry := atMajority(b, func(g store.Grant) time.Duration { return g.Retry })
-	g := store.Grant{Retry: max(retry, time.Millisecond)}
-	for _, busy := range b.busy {
-		if busy.HeldBy != "" {
-			g.HeldBy, g.HeldFor = busy.HeldBy, busy.HeldFor
-			break
-		}
+// onceMore: fewer nodes than a majority have voted, because their lives were not known, which they are now.
+func (b *ballot) onceMore() bool {
+	wait, ok := b.untilVotes()
+	return ok && wait == 0 && len(b.votes)+len(b.busy) < b.s.need
+}
+
+// refusal is the answer to a request that is not granted: what has to go by before a majority can grant it. It names a
+// hold in the way at one of the nodes.
+func (b *ballot) refusal() (g store.Grant) {
+	slices.SortFunc(b.busy, func(x, y store.Grant) int { return cmp.Compare(x.Retry, y.Retry) })
+	if last := min(b.s.need-b.holding, len(b.busy)) - 1; last >= 0 {
+		g.Retry, g.Position = b.busy[last].Retry, b.busy[last].Position
+	}
+	g.Retry = max(g.Retry, time.Millisecond)
+	if i := slices.IndexFunc(b.busy, func(g store.Grant) bool { return g.HeldBy != "" }); i >= 0 {
+		g.HeldBy, g.HeldFor = b.busy[i].HeldBy, b.busy[i].HeldFor
 	}
 	return g
-}
-
-// atMajority is what a majority of the nodes has to let go by before the request can be granted there: a time, or
-// places in the queue. A node that holds the id has none of it.
-func atMajority[T int | time.Duration](b *ballot, of func(store.Grant) T) T {
-	all := make([]T, b.holding, len(b.s.nodes))
-	for _, g := range b.busy {
-		all = append(all, of(g))
-	}
-	slices.Sort(all)
-	return all[min(b.s.need, len(all))-1]
 }

@@ -1,7 +1,6 @@
 package quorum
 
 import (
-	"context"
 	"errors"
 	"sync"
 	"time"
@@ -12,14 +11,15 @@ import (
 const (
 	// maxChores bounds what is remembered for a node that is down. What does not fit ends with its lease.
 	maxChores = 10_000
-	// maxChorePause is the longest pause between two tries.
-	maxChorePause = 200 * time.Millisecond
+	// firstChorePause and maxChorePause are the pauses after a release that the node did not confirm.
+	firstChorePause = 5 * time.Millisecond
+	maxChorePause   = 200 * time.Millisecond
 )
 
 // chores are the releases that a node has not confirmed. One goroutine works on them as long as there are any.
 type chores struct {
 	mu      sync.Mutex
-	list    []chore
+	jobs    map[string]chore // by the ids at the node
 	working bool
 }
 
@@ -28,13 +28,21 @@ type chore struct {
 	until time.Time // nothing of it is alive after that
 }
 
-func (c *chores) add(s *Store, n *node, job chore) {
+// add notes a release, in the place of one that the map picks if there are too many.
+func (c *chores) add(s *Store, n *node, ref store.Ref) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.list) >= maxChores {
-		c.list = c.list[1:]
+	delete(c.jobs, ref.ID)
+	for id := range c.jobs {
+		if len(c.jobs) < maxChores {
+			break
+		}
+		delete(c.jobs, id)
 	}
-	c.list = append(c.list, job)
+	if c.jobs == nil {
+		c.jobs = make(map[string]chore)
+	}
+	c.jobs[ref.ID] = chore{ref, time.Now().Add(lifetime(ref.TTL, ref.TTL) + 2*s.timeout(ref.TTL))}
 	if !c.working {
 		c.working = true
 		s.work.also(func() { c.work(s, n) })
@@ -43,22 +51,34 @@ func (c *chores) add(s *Store, n *node, job chore) {
 
 // work does chores until none is left or the handle is closed and they had their time.
 func (c *chores) work(s *Store, n *node) {
-	const first = 5 * time.Millisecond
-	for pause := first; ; {
-		job, ok := c.take()
+	for pause := firstChorePause; ; {
+		job, ok := c.next()
 		if !ok {
 			return
 		}
 		if c.try(s, n, job) {
-			pause = first
+			c.mu.Lock()
+			delete(c.jobs, job.ref.ID)
+			c.mu.Unlock()
+			pause = firstChorePause
 			continue
 		}
-		c.put(job)
-		if !s.sleep(pause) {
+		if !s.work.sleep(s.work.base, pause) {
 			return
 		}
 		pause = min(2*pause, maxChorePause)
 	}
+}
+
+// next returns any of the chores.
+func (c *chores) next() (job chore, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, job := range c.jobs {
+		return job, true
+	}
+	c.jobs, c.working = nil, false
+	return job, false
 }
 
 // try reports whether the chore is done with.
@@ -66,27 +86,13 @@ func (c *chores) try(s *Store, n *node, job chore) bool {
 	if time.Now().After(job.until) {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(s.work.base, s.timeout(job.ref.TTL))
-	defer cancel()
-	err := n.store.Release(ctx, job.ref)
-	return err == nil || errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrForeignKey) || errors.Is(err, store.ErrClosed)
+	ctx, end := s.work.detach(s.work.base, s.timeout(job.ref.TTL))
+	defer end()
+	return settled(n.store.Release(ctx, job.ref))
 }
 
-func (c *chores) take() (job chore, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.list) == 0 {
-		c.list, c.working = nil, false
-		return job, false
-	}
-	job, c.list = c.list[0], c.list[1:]
-	return job, true
-}
-
-func (c *chores) put(job chore) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.list) < maxChores { // otherwise others came meanwhile, which last longer
-		c.list = append(c.list, job)
-	}
+// settled: a release with that answer need not be repeated.
+func settled(err error) bool {
+	is := func(refusal error) bool { return errors.Is(err, refusal) }
+	return err == nil || is(store.ErrLost) || is(store.ErrForeignKey) || is(store.ErrClosed)
 }

@@ -10,29 +10,19 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-// TestChoresAreBounded: also when one that failed comes back while others were added.
-// Those that came last stay, for they last longest.
+// TestChoresAreBounded: the one that was added last stays, for it lasts longest. One that is added again is the same.
 func TestChoresAreBounded(t *testing.T) {
-	c := &chores{working: true} // nobody takes them
-	job := chore{store.Ref{}, time.Now()}
-	for range maxChores {
-		c.add(nil, nil, job)
-	}
-	failed, ok := c.take()
-	if !ok {
-		t.Fatal("take: got none")
-	}
-	last := chore{store.Ref{ID: "last"}, time.Now()}
-	for range 3 {
-		c.add(nil, nil, last)
-		c.put(failed)
-		if n := len(c.list); n > maxChores {
-			t.Fatalf("%d chores, more than %d", n, maxChores)
+	c := &chores{working: true} // nobody does them
+	var s Store
+	for i := range maxChores + 10 {
+		for range 2 {
+			c.add(&s, nil, store.Ref{ID: fmt.Sprint(i)})
 		}
-	}
-	for _, got := range c.list[maxChores-3:] {
-		if got != last {
-			t.Errorf("at the end: got %+v, want the last that were added", got)
+		if _, ok := c.jobs[fmt.Sprint(i)]; !ok {
+			t.Fatalf("chore %d is not there", i)
+		}
+		if n := len(c.jobs); n != min(i+1, maxChores) {
+			t.Fatalf("%d chores after %d were added, and at most %d", n, i+1, maxChores)
 		}
 	}
 }

@@ -25,10 +25,14 @@ const maxRounds = 25
 func (s *Store) commit(ctx context.Context, b *ballot) (store.Grant, error) {
 	end := b.sent.Add(b.lease() - drift(b.lease()))
 	votes, token := b.votes, b.candidate()
-	for rounds := range maxRounds {
-		var sure []vote
-		var next uint64
-		votes, sure, next = b.give(ctx, votes, token)
+	for round := range maxRounds {
+		if len(b.sure(votes, token)) < s.need {
+			votes = b.raise(ctx, votes, token)
+		}
+		sure := b.sure(votes, token)
+		for _, v := range votes {
+			b.errs[v.node.index] = errToken
+		}
 		if !time.Now().Before(end) {
 			for _, v := range b.votes {
 				b.errs[v.node.index] = errLate
@@ -42,61 +46,49 @@ func (s *Store) commit(ctx context.Context, b *ballot) (store.Grant, error) {
 			break
 		}
 		// Each round leaves more room to counters that are ahead.
-		token = next + 1<<min(rounds, 20) - 1
+		token = max(token, slices.Max(each(votes, vote.token))) + 1<<min(round, 20)
 	}
 	return store.Grant{}, s.verdict(b.errs)
 }
 
-// give has the nodes that voted give the token to the hold. It returns the votes that still count, those of them with the
-// token, and the least token that may be next. No node is asked if a majority has the token.
-func (b *ballot) give(ctx context.Context, votes []vote, token uint64) (left, sure []vote, next uint64) {
-	next = token + 1
-	asked := make(map[*node]store.Grant)
-	var nodes []*node
-	take := func(v vote) {
-		left = append(left, v)
+// sure are the votes with the token. A hold that the owner has already keeps its token where a node is further.
+func (b *ballot) sure(votes []vote, token uint64) (sure []vote) {
+	for _, v := range votes {
 		if v.grant.Token == token || b.repeats() && v.grant.Token > token {
 			sure = append(sure, v)
-			return
 		}
-		b.errs[v.node.index] = errToken
-		next = max(next, v.grant.Token)
 	}
+	return sure
+}
+
+// raise has the nodes with lower tokens give the token to the hold. It returns the votes that still count.
+func (b *ballot) raise(ctx context.Context, votes []vote, token uint64) (left []vote) {
+	var lower []*node
+	grants := make([]store.Grant, len(b.s.nodes))
 	for _, v := range votes {
 		if v.grant.Token >= token {
-			take(v)
-		} else {
-			asked[v.node] = v.grant
-			nodes = append(nodes, v.node)
+			left = append(left, v)
+			continue
 		}
+		lower, grants[v.node.index], b.errs[v.node.index] = append(lower, v.node), v.grant, errSilent
 	}
-	if len(sure) >= b.s.need {
-		return left, sure, next
-	}
-	r := ask(ctx, b.s, b.s.timeout(b.req.TTL), nodes, func(ctx context.Context, n *node) (store.Grant, error) {
-		return n.raise(ctx, b.entry.asked(b.req, b.tries[n.index]), token, asked[n])
-	})
-	r.collect(func(a answer[store.Grant]) {
+	ask(ctx, b.s, b.s.timeout(b.req.TTL), lower, func(ctx context.Context, n *node) (store.Grant, error) {
+		t := b.tries[n.index]
+		g, err := n.raise(ctx, b.entry.asked(b.req, t), token, grants[n.index])
+		b.entry.raised(t, g.Token)
+		return g, err
+	}, func(a answer[store.Grant], _ int) bool {
 		if b.errs[a.node.index] = a.err; a.err == nil {
 			b.s.proposals.note(b.req.Name, a.value.Token+uint64(b.req.Tokens)-1)
-			take(vote{a.node, a.value})
+			left = append(left, vote{a.node, a.value})
 		}
-	}, func(int) bool {
-		return len(sure) >= b.s.need // if it is not to be, all answers are of use to the next round
+		return len(b.sure(left, token)) >= b.s.need // if it is not to be, all answers are of use to the next round
 	})
-	for n := range r.waiting {
-		b.errs[n.index] = errSilent
-	}
-	return left, sure, next
+	return left
 }
 
 // lease is what a majority of those who voted keeps the hold for.
 func (b *ballot) lease() time.Duration { return nth(each(b.votes, vote.ttl), b.s.need) }
-
-func (v vote) ttl() time.Duration { return v.grant.TTL }
-func (v vote) token() uint64      { return v.grant.Token }
-func (v vote) holds() int         { return v.grant.Holds }
-func (v vote) reserved() int      { return -v.grant.Short } // that much fewer than asked for
 
 // grant is what a majority of the nodes says of the hold. The owner has the holds that this handle knows, but no more
 // than some node says: others were broken.
@@ -111,10 +103,10 @@ func (b *ballot) grant(sure []vote, token uint64) store.Grant {
 	return g
 }
 
-// each is what each of the votes has.
-func each[T any](votes []vote, of func(vote) T) (all []T) {
-	for _, v := range votes {
-		all = append(all, of(v))
+// each is what each of the items has.
+func each[T, V any](items []T, of func(T) V) (all []V) {
+	for _, item := range items {
+		all = append(all, of(item))
 	}
 	return all
 }

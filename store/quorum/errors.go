@@ -53,7 +53,8 @@ func (e *NoQuorumError) Error() string {
 func (e *NoQuorumError) Unwrap() []error {
 	errs := []error{ErrNoQuorum}
 	for _, err := range e.Nodes {
-		if err != nil && !certain(err) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+		ended := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+		if err != nil && !ended && !certain(err) {
 			errs = append(errs, err)
 		}
 	}

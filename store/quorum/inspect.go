@@ -21,39 +21,37 @@ type View struct {
 // has is one that is just being granted or refused, or whose release has not got through everywhere. It blocks for the
 // timeout of a node at most.
 func (s *Store) Views(ctx context.Context, name string) ([]View, error) {
-	return during(ctx, s, func(ctx context.Context) ([]View, error) {
-		states, errs := everywhere(ctx, s, s.timeout(time.Hour), func(ctx context.Context, n *node) (store.State, error) {
-			return n.store.Inspect(ctx, name)
-		})
-		var views []View
-		for i, n := range s.nodes {
-			views = append(views, View{Node: i, State: states[i], Err: errs[i], Excluded: n.life.excludedFor()})
-		}
-		return views, nil
-	})
+	states, errs, err := everywhere(ctx, s, s.timeout(time.Hour), inspecting(name))
+	if err != nil {
+		return nil, err
+	}
+	var views []View
+	for i, n := range s.nodes {
+		excluded := n.life.left(time.Now(), time.Duration(s.longest.Load()))
+		views = append(views, View{Node: i, State: states[i], Err: errs[i], Excluded: excluded})
+	}
+	return views, nil
 }
 
 // Inspect implements [store.Store]: the holders and waiters that a majority of the nodes has, as the first of these
 // nodes has them in order. [Store.Views] shows the others too.
 func (s *Store) Inspect(ctx context.Context, name string) (store.State, error) {
-	views, err := s.Views(ctx, name)
+	states, err := operate(ctx, s, s.timeout(time.Hour), inspecting(name))
 	if err != nil {
 		return store.State{}, err
 	}
-	var errs []error
 	var holders, queues [][]store.Entry
 	state := store.State{Name: name}
-	for _, v := range views {
-		if errs = append(errs, v.Err); v.Err == nil {
-			state.Token = max(state.Token, v.State.Token)
-			holders, queues = append(holders, v.State.Holders), append(queues, v.State.Queue)
-		}
-	}
-	if len(holders) < s.need {
-		return store.State{}, s.verdict(errs)
+	for _, at := range states {
+		state.Token = max(state.Token, at.Token)
+		holders, queues = append(holders, at.Holders), append(queues, at.Queue)
 	}
 	state.Holders, state.Queue = s.merge(holders), s.merge(queues)
 	return state, nil
+}
+
+func inspecting(name string) call[store.State] {
+	return func(ctx context.Context, n *node) (store.State, error) { return n.store.Inspect(ctx, name) }
 }
 
 // merge returns the entries that a majority of the lists has.
@@ -63,44 +61,45 @@ func (s *Store) merge(lists [][]store.Entry) (merged []store.Entry) {
 		mode      store.Mode
 	}
 	var order []key // that of the first list, then what it lacks
-	entries := make(map[key][]store.Entry)
+	found := make(map[key][]store.Entry)
 	for _, list := range lists {
 		seen := make(map[key]bool) // a node may have two tries of an id
 		for _, e := range list {
 			k := key{e.ID, e.Owner, e.Mode}
-			if entries[k] == nil {
+			if found[k] == nil {
 				order = append(order, k)
 			}
 			if !seen[k] {
-				seen[k], entries[k] = true, append(entries[k], e)
+				seen[k], found[k] = true, append(found[k], e)
 			}
 		}
 	}
 	for _, k := range order {
-		if len(entries[k]) < s.need {
+		same := found[k]
+		if len(same) < s.need {
 			continue
 		}
-		var tokens []uint64
-		var remaining, ages []time.Duration
-		for _, e := range entries[k] {
-			tokens, remaining, ages = append(tokens, e.Token), append(remaining, e.Remaining), append(ages, e.Age)
-		}
-		e := entries[k][0]
+		e := same[0]
+		tokens := each(same, func(e store.Entry) uint64 { return e.Token })
 		var ok bool
 		if e.Token, ok = common(tokens, s.need); !ok {
 			e.Token = slices.Max(tokens)
 		}
-		e.Remaining, e.Age = nth(remaining, s.need), nth(ages, s.need)
+		e.Remaining = nth(each(same, func(e store.Entry) time.Duration { return e.Remaining }), s.need)
+		e.Age = nth(each(same, func(e store.Entry) time.Duration { return e.Age }), s.need)
 		merged = append(merged, e)
 	}
 	return merged
 }
 
+// forOperators is how long the nodes have for Break and List.
+const forOperators = 5 * time.Second
+
 // Break implements [store.Breaker]: it breaks the name at all nodes, each of which has to be one too, and returns how
 // many holds a majority had. It blocks until all have answered, for 5 s at most, or ctx ends; with fewer answers than
 // a majority the error is [ErrNoQuorum].
 func (s *Store) Break(ctx context.Context, name string) (broken int, err error) {
-	all, err := operate(ctx, s, func(ctx context.Context, n *node) (int, error) {
+	all, err := operate(ctx, s, forOperators, func(ctx context.Context, n *node) (int, error) {
 		if breaker, ok := n.store.(store.Breaker); ok {
 			return breaker.Break(ctx, name)
 		}
@@ -115,7 +114,7 @@ func (s *Store) Break(ctx context.Context, name string) (broken int, err error) 
 // List implements [store.Lister]: the names that a majority of the nodes lists, each of which has to be one too. It
 // blocks and fails as Break does.
 func (s *Store) List(ctx context.Context) (names []string, err error) {
-	all, err := operate(ctx, s, func(ctx context.Context, n *node) ([]string, error) {
+	all, err := operate(ctx, s, forOperators, func(ctx context.Context, n *node) ([]string, error) {
 		if lister, ok := n.store.(store.Lister); ok {
 			return lister.List(ctx)
 		}
@@ -132,26 +131,33 @@ func (s *Store) List(ctx context.Context) (names []string, err error) {
 
 var errUnable = errors.New("quorum: the node cannot do that")
 
-// operate is everywhere for the calls of operators, with 5 s. It returns what a majority or more said.
-func operate[T any](ctx context.Context, s *Store, f func(context.Context, *node) (T, error)) (said []T, err error) {
-	return during(ctx, s, func(ctx context.Context) ([]T, error) {
-		values, errs := everywhere(ctx, s, 5*time.Second, f)
-		for i, value := range values {
-			if errs[i] == nil {
-				said = append(said, value)
-			}
+// operate is everywhere for what a majority has to say. It returns the values of the nodes without error.
+func operate[T any](ctx context.Context, s *Store, timeout time.Duration, f call[T]) (said []T, err error) {
+	values, errs, err := everywhere(ctx, s, timeout, f)
+	if err != nil {
+		return nil, err
+	}
+	for i, value := range values {
+		if errs[i] == nil {
+			said = append(said, value)
 		}
-		if len(said) < s.need {
-			return nil, s.verdict(errs)
-		}
-		return said, nil
-	})
+	}
+	if len(said) < s.need {
+		return nil, s.verdict(errs)
+	}
+	return said, nil
 }
 
 // everywhere calls f for all nodes and returns what each of them said.
-func everywhere[T any](ctx context.Context, s *Store, timeout time.Duration, f func(context.Context, *node) (T, error)) ([]T, []error) {
+func everywhere[T any](ctx context.Context, s *Store, timeout time.Duration, f call[T]) ([]T, []error, error) {
+	if err := s.work.begin(ctx); err != nil {
+		return nil, nil, err
+	}
+	defer s.work.end()
 	values, errs := make([]T, len(s.nodes)), s.silence()
-	r := ask(ctx, s, timeout, s.nodes, f)
-	r.collect(func(a answer[T]) { values[a.node.index], errs[a.node.index] = a.value, a.err }, never)
-	return values, errs
+	ask(ctx, s, timeout, s.nodes, f, func(a answer[T], _ int) bool {
+		values[a.node.index], errs[a.node.index] = a.value, a.err
+		return false
+	})
+	return values, errs, ctx.Err()
 }

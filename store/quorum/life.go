@@ -1,7 +1,6 @@
 package quorum
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -28,8 +27,6 @@ type life struct {
 	id   string    // "" before the first contact
 	seen time.Time // it led this life then
 	born time.Time // since when it has forgotten nothing; zero: since ever
-
-	longest time.Duration // the longest exclusion that a request asked for, for Views
 }
 
 // now returns the present life of a node, as far as it is known.
@@ -47,13 +44,6 @@ func (l *life) left(now time.Time, lease time.Duration) time.Duration {
 	return max(0, lease-now.Sub(l.born))
 }
 
-// excludedFor is for how long no request that was asked for so far gets the node's vote.
-func (l *life) excludedFor() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return max(0, l.longest-time.Since(l.born))
-}
-
 // excluded says why a node's vote does not count now; nil: it does.
 func (l *life) excluded(now time.Time, lease time.Duration) error {
 	if left := l.left(now, lease); left > 0 {
@@ -62,22 +52,13 @@ func (l *life) excluded(now time.Time, lease time.Duration) error {
 	return nil
 }
 
-// greet notes the first life that is known of a node that has lost nothing.
-func (l *life) greet(id string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.id == "" {
-		l.id, l.seen = id, time.Now()
-	}
-}
-
 // judge decides on a vote that was asked for at sent, when the node led the life before as far as was known, now that
-// it says that it leads the life id since age. lease is the longest one.
-func (l *life) judge(before string, sent time.Time, id string, age, lease time.Duration) error {
+// it says that it leads the life id since age. lease is the longest one. A fresh node has lost nothing before the first
+// contact, but it may have restarted after its vote, so its vote counts when it is asked once more.
+func (l *life) judge(before string, sent time.Time, id string, age, lease time.Duration, fresh bool) error {
 	now := time.Now()
 	l.mu.Lock()
-	l.longest = max(l.longest, lease)
-	if l.id != id {
+	if l.id != id && (l.id != "" || !fresh) {
 		// Since its start it has forgotten nothing. An age that reaches back beyond the last time that it was known
 		// to live otherwise is none.
 		if l.id != "" && age > now.Sub(l.seen) {
@@ -92,33 +73,6 @@ func (l *life) judge(before string, sent time.Time, id string, age, lease time.D
 		return errRestarted
 	}
 	return l.excluded(now, lease)
-}
-
-// greet has a majority of the nodes say their lives before the first request, for Options.Fresh: a node whose life
-// was not known when it was asked could have restarted after its vote.
-func (s *Store) greet(ctx context.Context, timeout time.Duration) {
-	if !s.opts.Fresh || s.greeted.Load() {
-		return
-	}
-	known := 0
-	r := ask(ctx, s, timeout, s.nodes, func(ctx context.Context, n *node) (struct{}, error) {
-		if n.mortal == nil {
-			return struct{}{}, nil
-		}
-		id, _, err := n.mortal.Incarnation(ctx)
-		if err == nil {
-			n.life.greet(id)
-		}
-		return struct{}{}, err
-	})
-	r.collect(func(a answer[struct{}]) {
-		if a.err == nil {
-			known++
-		}
-	}, func(int) bool { return known >= s.need })
-	if known >= s.need {
-		s.greeted.Store(true)
-	}
 }
 
 // twins is the error of a quorum in which one server is two nodes, as far as is known: two votes of one server would

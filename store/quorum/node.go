@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +20,7 @@ type node struct {
 	deaf    func()           // ends listening
 	latency atomic.Int64     // of its last answer, or how long it was waited for
 	life    life
+	leaving leaving
 	chores  chores
 }
 
@@ -36,6 +38,9 @@ func newNode(i int, inner store.Store) (*node, error) {
 	return n, nil
 }
 
+// call asks a node for something.
+type call[T any] func(context.Context, *node) (T, error)
+
 // answer is what a node said.
 type answer[T any] struct {
 	node  *node
@@ -43,74 +48,51 @@ type answer[T any] struct {
 	err   error
 }
 
-// round is one call of several nodes at once.
-type round[T any] struct {
-	answers chan answer[T]
-	waiting map[*node]bool // have not answered
-	began   time.Time
-}
-
-// ask calls f for each of the nodes, at once and each with the timeout. The calls are detached from ctx, whose values
-// they get: a caller that stops waiting does not stop a request whose outcome would be unknown then.
-func ask[T any](ctx context.Context, s *Store, timeout time.Duration, nodes []*node, f func(context.Context, *node) (T, error)) *round[T] {
-	r := &round[T]{answers: make(chan answer[T], len(nodes)), waiting: make(map[*node]bool, len(nodes)), began: time.Now()}
-	ctx = context.WithoutCancel(ctx)
+// ask calls f for each of the nodes at once, and gives the answers to take, on this goroutine, with the number of those
+// that are still to come. It returns when ctx ends, or when take has said that the others do not matter. Before that it
+// waits as long as it took so far for nodes of which an answer can be expected in that time, because what all nodes
+// know is better than what a majority knows. Calls that it does not wait for go on until the timeout.
+func ask[T any](ctx context.Context, s *Store, timeout time.Duration, nodes []*node, f call[T],
+	take func(a answer[T], left int) (enough bool)) {
+	if len(nodes) == 0 {
+		return
+	}
+	began := time.Now()
+	answers := make(chan answer[T], len(nodes))
+	detached, end := s.work.detach(ctx, timeout)
+	var running atomic.Int64
+	running.Store(int64(len(nodes)))
 	for _, n := range nodes {
-		r.waiting[n] = true
 		s.work.also(func() {
-			ctx, cancel := context.WithTimeout(ctx, timeout)
-			defer cancel()
-			defer context.AfterFunc(s.work.base, cancel)()
-			value, err := f(ctx, n)
-			n.latency.Store(int64(time.Since(r.began)))
-			r.answers <- answer[T]{n, value, err}
+			value, err := f(detached, n)
+			n.latency.Store(int64(time.Since(began)))
+			answers <- answer[T]{n, value, err}
+			if running.Add(-1) == 0 {
+				end()
+			}
 		})
 	}
-	return r
-}
-
-// collect takes answers until enough says that the others cannot matter, then for a little longer: as long as it took
-// so far it waits for nodes of which an answer can be expected in that time, because what all nodes know is better
-// than what a majority knows. enough is given how many are still to answer.
-func (r *round[T]) collect(take func(answer[T]), enough func(left int) bool) {
+	waiting := slices.Clone(nodes)
 	var grace <-chan time.Time
-	for len(r.waiting) > 0 {
+	for len(waiting) > 0 {
 		select {
-		case a := <-r.answers:
-			delete(r.waiting, a.node)
-			take(a)
+		case a := <-answers:
+			waiting = slices.DeleteFunc(waiting, func(n *node) bool { return n == a.node })
+			if !take(a, len(waiting)) || grace != nil {
+				continue
+			}
 		case <-grace:
 			return
+		case <-ctx.Done():
+			return
 		}
-		if grace != nil || !enough(len(r.waiting)) {
-			continue
-		}
-		patience := time.Since(r.began) + 2*time.Millisecond
-		if !r.likely(patience) {
+		patience := time.Since(began) + 2*time.Millisecond
+		soon := func(n *node) bool { return n.latency.Load() <= int64(patience) }
+		if !slices.ContainsFunc(waiting, soon) {
 			return
 		}
 		timer := time.NewTimer(patience)
 		defer timer.Stop()
 		grace = timer.C
-	}
-}
-
-// likely: a node that has not answered did so within d the last time.
-func (r *round[T]) likely(d time.Duration) bool {
-	for n := range r.waiting {
-		if n.latency.Load() <= int64(d) {
-			return true
-		}
-	}
-	return false
-}
-
-// never is for calls that need the answers of all nodes.
-func never(int) bool { return false }
-
-// rest takes the answers that come after collect.
-func (r *round[T]) rest(s *Store, take func(answer[T])) {
-	for range len(r.waiting) {
-		s.work.also(func() { take(<-r.answers) })
 	}
 }

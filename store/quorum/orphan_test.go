@@ -284,9 +284,9 @@ func TestRefusedTryDoesNotWaitForAPlace(t *testing.T) {
 	})
 }
 
-// TestAnswersOutOfOrder: the answer to an earlier request, that it waits, comes after that to a later one, that it has
-// the lock at a node. What it has there is still given back.
-func TestAnswersOutOfOrder(t *testing.T) {
+// TestOneRequestOfATryAtATime: a node that has not answered an earlier request is sent no later one. So its answers come
+// in order, and what the request has there is given back.
+func TestOneRequestOfATryAtATime(t *testing.T) {
 	inBubble(t, 3, func(s *site) {
 		a := s.client()
 		other, r := request("x", 1), waiting(request("a", 1))
@@ -300,10 +300,13 @@ func TestAnswersOutOfOrder(t *testing.T) {
 		s.refused(a, r, nil)
 		s.nodes[0].Release(bg, refOf(other))
 		time.Sleep(100 * time.Millisecond)
-		s.refused(a, r, nil) // has node 0, and waits for the others to follow
+		s.refused(a, r, nil)
+		want(t, "requests to node 0", a.links[0].Count(faultstore.Acquire), 1)
 		want(t, "holders at node 0", s.holders(0), "a")
 		time.Sleep(90 * time.Millisecond)
-		s.refused(a, r, nil) // hears of the first request while nodes 1 and 2 answer, and gives node 0 back
+		s.refused(a, r, nil) // hears of node 0 while nodes 1 and 2 answer, and waits for these to follow
+		want(t, "holders at node 0", s.holders(0), "a")
+		s.refused(a, r, nil) // gives node 0 back
 		want(t, "holders at node 0", s.holders(0), "")
 	})
 }

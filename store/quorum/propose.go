@@ -44,11 +44,6 @@ func (p *proposals) next(req store.Request) uint64 {
 	}
 }
 
-// drop takes back a proposal that no hold was given. Else requests that are refused would move the tokens on.
-func (p *proposals) drop(req store.Request, token uint64) {
-	p.of(req.Name).CompareAndSwap(token+uint64(req.Tokens)-1, token-1)
-}
-
 // note remembers the last token of a span that a node has given.
 func (p *proposals) note(name string, token uint64) {
 	for last := p.of(name); ; {

@@ -7,7 +7,7 @@
 // is below (propose.go), and the node says with its vote whether it has lost data since it was last asked (life.go).
 // When a majority has given the same token, the grant is complete. Otherwise the greatest token of the votes is written
 // back to a majority before the grant is reported (commit.go). A request that did not win gives back what it got, and
-// asks again under other ids (alias.go).
+// asks again under other ids (try.go).
 //
 // Two things that other stores can do are missing:
 //
@@ -22,7 +22,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -70,14 +69,11 @@ type Store struct {
 	min   time.Duration
 
 	pulse     atomic.Int64 // how long the last round took
-	greeted   atomic.Bool  // the lives of a majority are known, for Options.Fresh
+	longest   atomic.Int64 // the longest exclusion that a request asked for, for Views
 	proposals proposals
-	entries   *table
+	table     *table
 	work      work
-	closed    atomic.Bool
-
-	mu    sync.Mutex
-	sinks []*sink // replaced, never changed in place
+	sinks     sinks
 }
 
 var (
@@ -108,7 +104,7 @@ func NewWithOptions(opts *Options, stores ...store.Store) (*Store, error) {
 	case o.LongestLease < 0:
 		return nil, fmt.Errorf("quorum: LongestLease %v is negative", o.LongestLease)
 	}
-	s := &Store{need: len(stores)/2 + 1, opts: o, min: minTTL, entries: newTable(len(stores))}
+	s := &Store{need: len(stores)/2 + 1, opts: o, min: minTTL, table: newTable(len(stores))}
 	s.proposals = proposals{ahead: make([]atomic.Int64, len(stores)), start: time.Now()}
 	s.work.base, s.work.cut = context.WithCancel(context.Background())
 	for i, inner := range stores {
@@ -131,32 +127,17 @@ func (s *Store) MinTTL() time.Duration { return s.min }
 // Close implements [store.Store]. Releases that are still on their way get a second to arrive, after that they are
 // cut off.
 func (s *Store) Close() error {
-	if s.closed.Swap(true) {
+	if !s.work.close(drain) {
 		return nil
 	}
+	var errs []error
 	for _, n := range s.nodes {
 		n.deaf()
-	}
-	s.mu.Lock()
-	s.sinks = nil
-	s.mu.Unlock()
-	s.work.close(drain)
-	s.entries.clear()
-	var errs []error
-	if s.opts.Own {
-		for _, n := range s.nodes {
+		if s.opts.Own {
 			errs = append(errs, n.store.Close())
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// ready says why an operation cannot start: the handle is closed or ctx over.
-func (s *Store) ready(ctx context.Context) error {
-	if s.closed.Load() {
-		return store.ErrClosed
-	}
-	return ctx.Err()
 }
 
 // timeout of one call of a node for a lease.
@@ -172,7 +153,8 @@ func (s *Store) tooLong(lease time.Duration) error {
 	if s.opts.LongestLease == 0 || lease <= s.opts.LongestLease {
 		return nil
 	}
-	return fmt.Errorf("%w: quorum: a lease of %v is longer than Options.LongestLease, %v", store.ErrRefused, lease, s.opts.LongestLease)
+	return fmt.Errorf("%w: quorum: a lease of %v is longer than Options.LongestLease, %v",
+		store.ErrRefused, lease, s.opts.LongestLease)
 }
 
 // exclusion is for how long a node that lost its data does not vote for a name with that lease. Names with longer
@@ -186,37 +168,3 @@ func (s *Store) exclusion(lease time.Duration) time.Duration {
 
 // drift is how much the clock of a node may run ahead of ours in a lease: the margin that a claim keeps from its end.
 func drift(lease time.Duration) time.Duration { return lease/100 + 2*time.Millisecond }
-
-// work counts the goroutines of a handle, so that Close can wait for them and, in the end, cut off what they wait for.
-type work struct {
-	base context.Context
-	cut  context.CancelFunc
-	all  sync.WaitGroup
-
-	mu     sync.Mutex
-	closed bool
-}
-
-// spawn runs f on a goroutine, or returns false if the handle is closed.
-func (w *work) spawn(f func()) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.closed {
-		w.all.Go(f)
-	}
-	return !w.closed
-}
-
-// also is spawn for a part of something that is counted already, which Close waits for.
-func (w *work) also(f func()) { w.all.Go(f) }
-
-// close refuses what is new, and cuts off what has not ended within d.
-func (w *work) close(d time.Duration) {
-	w.mu.Lock()
-	w.closed = true
-	w.mu.Unlock()
-	timer := time.AfterFunc(d, w.cut)
-	defer timer.Stop()
-	w.all.Wait()
-	w.cut()
-}

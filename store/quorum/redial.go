@@ -25,27 +25,20 @@ const (
 // background, and goes on trying until it has; before that all of its calls fail with an error that says why, as
 // calls do when a server is down. After that it passes calls on to the store. It is safe for concurrent use.
 type Redialer struct {
-	open    func() (Dialed, error)
 	minTTL  time.Duration
 	closing chan struct{}
 	tried   chan struct{} // closed after the first try
 	done    chan struct{} // closed when connected, or closed
 
+	sinks sinks
+
 	mu     sync.Mutex
-	store  Dialed                        // nil: not connected
-	err    error                         // of the last try
-	sinks  map[*func(store.Event)]func() // what ends each of them at the store
+	store  Dialed // nil: not connected
+	err    error  // why it cannot be used; nil: it is connected
 	closed bool
 }
 
-var (
-	_ store.Store       = (*Redialer)(nil)
-	_ store.Breaker     = (*Redialer)(nil)
-	_ store.Lister      = (*Redialer)(nil)
-	_ store.TokenRaiser = (*Redialer)(nil)
-	_ store.Incarnator  = (*Redialer)(nil)
-	_ store.Voter       = (*Redialer)(nil)
-)
+var _ Dialed = (*Redialer)(nil)
 
 // Dialed is what a node of a quorum that may be down has to be once it is connected.
 type Dialed interface {
@@ -60,74 +53,58 @@ type Dialed interface {
 // open until that succeeds. MinTTL is that of the store, which is asked for it before it is connected.
 func Redial(open func() (Dialed, error), minTTL time.Duration) *Redialer {
 	r := &Redialer{
-		open: open, minTTL: minTTL,
-		closing: make(chan struct{}), tried: make(chan struct{}), done: make(chan struct{}),
-		err: errors.New("quorum: not connected yet"), sinks: make(map[*func(store.Event)]func()),
+		minTTL: minTTL, closing: make(chan struct{}), tried: make(chan struct{}), done: make(chan struct{}),
+		err: errors.New("not connected yet"),
 	}
-	go r.connect()
+	go r.connect(open)
 	return r
 }
 
 // connect tries until it is connected or closed.
-func (r *Redialer) connect() {
+func (r *Redialer) connect(open func() (Dialed, error)) {
 	defer close(r.done)
 	for pause := firstRedial; ; pause = min(2*pause, lastRedial) {
-		s, err := r.open()
-		over := r.opened(s, err)
+		s, err := open()
+		r.opened(s, err)
 		if pause == firstRedial {
 			close(r.tried)
 		}
-		if over {
+		if err == nil {
 			return
 		}
-		timer := time.NewTimer(pause)
 		select {
-		case <-timer.C:
+		case <-time.After(pause):
 		case <-r.closing:
-			timer.Stop()
 			return
 		}
 	}
 }
 
-// opened notes what came of a try, and reports whether it was the last.
-func (r *Redialer) opened(s Dialed, err error) (over bool) {
+// opened notes what came of a try.
+func (r *Redialer) opened(s Dialed, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err != nil {
-		r.err = err
-		return r.closed
+	if r.err = err; err != nil {
+		return
 	}
 	if r.closed {
 		go s.Close() // not under the lock, for it takes a round trip
-		return true
+		return
 	}
-	r.store, r.err = s, nil
-	for sink := range r.sinks {
-		r.sinks[sink] = s.Listen(*sink)
-	}
-	return true
-}
-
-// now returns the store, or why there is none.
-func (r *Redialer) now() (Dialed, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch {
-	case r.closed:
-		return nil, store.ErrClosed
-	case r.store == nil:
-		// What is certain of a try to connect is not of the call.
-		return nil, fmt.Errorf("quorum: not connected: %v", r.err)
-	}
-	return r.store, nil
+	r.store = s
+	s.Listen(r.sinks.emit)
 }
 
 // pass calls f with the store, or returns why there is none.
 func pass[T any](r *Redialer, f func(Dialed) (T, error)) (value T, err error) {
-	s, err := r.now()
-	if err != nil {
-		return value, err
+	r.mu.Lock()
+	s, err, closed := r.store, r.err, r.closed
+	r.mu.Unlock()
+	switch {
+	case closed:
+		return value, store.ErrClosed
+	case err != nil: // what is certain of a try to connect is not of the call
+		return value, fmt.Errorf("quorum: not connected: %v", err)
 	}
 	return f(s)
 }
@@ -139,16 +116,16 @@ func (r *Redialer) Acquire(ctx context.Context, req store.Request) (store.Grant,
 
 // Renew implements [store.Store].
 func (r *Redialer) Renew(ctx context.Context, holds []store.Ref) []error {
-	s, err := r.now()
-	if err == nil {
-		return s.Renew(ctx, holds)
+	results, err := pass(r, func(s Dialed) ([]error, error) { return s.Renew(ctx, holds), nil })
+	if err != nil {
+		return slices.Repeat([]error{err}, len(holds))
 	}
-	return slices.Repeat([]error{err}, len(holds))
+	return results
 }
 
 // Release implements [store.Store].
 func (r *Redialer) Release(ctx context.Context, ref store.Ref) error {
-	_, err := pass(r, func(s Dialed) (struct{}, error) { return struct{}{}, s.Release(ctx, ref) })
+	_, err := pass(r, func(s Dialed) (any, error) { return nil, s.Release(ctx, ref) })
 	return err
 }
 
@@ -159,11 +136,11 @@ func (r *Redialer) RaiseToken(ctx context.Context, ref store.Ref, token uint64, 
 
 // Incarnation implements [store.Incarnator].
 func (r *Redialer) Incarnation(ctx context.Context) (id string, age time.Duration, err error) {
-	s, err := r.now()
-	if err != nil {
-		return "", 0, err
-	}
-	return s.Incarnation(ctx)
+	id, err = pass(r, func(s Dialed) (id string, err error) {
+		id, age, err = s.Incarnation(ctx)
+		return id, err
+	})
+	return id, age, err
 }
 
 // Vote implements [store.Voter], if the store is one.
@@ -192,24 +169,7 @@ func (r *Redialer) List(ctx context.Context) ([]string, error) {
 }
 
 // Listen implements [store.Store].
-func (r *Redialer) Listen(sink func(store.Event)) (stop func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	key := &sink
-	r.sinks[key] = func() {}
-	if r.store != nil {
-		r.sinks[key] = r.store.Listen(sink)
-	}
-	return func() {
-		r.mu.Lock()
-		end := r.sinks[key]
-		delete(r.sinks, key)
-		r.mu.Unlock()
-		if end != nil {
-			end()
-		}
-	}
-}
+func (r *Redialer) Listen(sink func(store.Event)) (stop func()) { return r.sinks.listen(sink) }
 
 // MinTTL implements [store.Store].
 func (r *Redialer) MinTTL() time.Duration { return r.minTTL }
@@ -218,22 +178,19 @@ func (r *Redialer) MinTTL() time.Duration { return r.minTTL }
 // opened later is closed at once.
 func (r *Redialer) Close() error {
 	r.mu.Lock()
-	if r.closed {
-		r.mu.Unlock()
+	s, again := r.store, r.closed
+	r.closed = true
+	r.mu.Unlock()
+	if again {
 		return nil
 	}
-	r.closed = true
-	s := r.store
-	r.mu.Unlock()
 	close(r.closing)
-	timer := time.NewTimer(hangUp)
-	defer timer.Stop()
-	select {
-	case <-r.done:
-	case <-timer.C:
-	}
 	if s != nil {
 		return s.Close()
+	}
+	select {
+	case <-r.done:
+	case <-time.After(hangUp):
 	}
 	return nil
 }
@@ -245,7 +202,7 @@ func AwaitMajority(nodes []*Redialer) error {
 	for _, n := range nodes {
 		go func() {
 			<-n.tried
-			_, err := n.now()
+			_, err := pass(n, func(Dialed) (any, error) { return nil, nil })
 			tried <- err
 		}()
 	}
@@ -256,12 +213,11 @@ func AwaitMajority(nodes []*Redialer) error {
 		case err := <-tried:
 			if err != nil {
 				errs = append(errs, err)
+			} else if i+1-len(errs) == len(nodes)/2+1 {
+				late = time.After(stragglers)
 			}
 		case <-late:
 			return nil
-		}
-		if connected := i + 1 - len(errs); connected > len(nodes)/2 && late == nil {
-			late = time.After(stragglers)
 		}
 	}
 	if late != nil || len(nodes) == 0 {

@@ -3,8 +3,6 @@ package quorum
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock/store"
@@ -15,32 +13,34 @@ import (
 // With fewer answers than a majority the error is [ErrNoQuorum], and the caller repeats it. Bury is kept by this
 // handle, through which alone the id can be asked for.
 func (s *Store) Release(ctx context.Context, ref store.Ref) error {
-	_, err := during(ctx, s, func(detached context.Context) (struct{}, error) { return struct{}{}, s.release(detached, ctx, ref) })
-	return err
-}
-
-func (s *Store) release(ctx, caller context.Context, ref store.Ref) error {
-	e := s.entries.take(key{ref.Name, ref.ID}, key{ref.Name, ref.Owner})
-	defer s.entries.put(e)
-	if err := e.o.enter(s.work.base, caller); err != nil {
+	if err := s.work.begin(ctx); err != nil {
 		return err
 	}
-	defer e.o.leave()
-	tries := e.releasing(ref, lifetime(ref.TTL, ref.TTL)+s.timeout(ref.TTL))
-	c := count{errs: s.silence()}
-	r := s.askToRelease(ctx, e, ref, tries, s.timeout(ref.TTL))
-	r.collect(func(a answer[struct{}]) { c.take(a.node.index, a.err) },
-		func(left int) bool { return c.done+c.lost >= s.need || c.done+c.lost+left < s.need })
-	if c.done+c.lost < s.need {
-		return s.verdict(c.errs)
+	defer s.work.end()
+	o, err := s.table.enter(ctx, s.work.base, key{ref.Name, ref.Owner})
+	if err != nil {
+		return err
 	}
-	r.rest(s, func(a answer[struct{}]) { s.unless(e, ref, tries, a) })
-	for i, n := range s.nodes {
-		if !r.waiting[n] {
-			s.unless(e, ref, tries, answer[struct{}]{node: n, err: c.errs[i]})
+	defer s.table.leave(o)
+	c := count{errs: s.silence()}
+	e, tries := o.releasing(ref, lifetime(ref.TTL, ref.TTL)+s.timeout(ref.TTL))
+	for i, t := range tries {
+		if t == nil {
+			c.take(i, store.ErrLost)
 		}
 	}
-	e.settle()
+	s.release(ctx, e, ref, tries, s.timeout(ref.TTL), func(a answer[struct{}], left int) bool {
+		c.take(a.node.index, a.err)
+		return c.done+c.lost >= s.need || c.done+c.lost+left < s.need
+	})
+	switch {
+	case c.done+c.lost >= s.need:
+		e.settle()
+	case ctx.Err() != nil:
+		return ctx.Err()
+	default:
+		return s.verdict(c.errs)
+	}
 	// A place need not have been at a majority, and a hold need not be any more.
 	if c.done >= s.need || c.done > 0 && c.lost <= len(s.nodes)-s.need {
 		return nil
@@ -48,61 +48,39 @@ func (s *Store) release(ctx, caller context.Context, ref store.Ref) error {
 	return store.ErrLost
 }
 
-// askToRelease has nodes release tries. While a request of a try is on its way, its release waits for the answer: else it
-// would have to bury the id, and a node that is a little slower than the others would become much slower by that.
-func (s *Store) askToRelease(ctx context.Context, e *entry, ref store.Ref, tries map[int]*try, timeout time.Duration) *round[struct{}] {
-	var nodes []*node
-	for i := range tries {
-		nodes = append(nodes, s.nodes[i])
-	}
-	return ask(ctx, s, timeout, nodes, func(ctx context.Context, n *node) (struct{}, error) {
-		e.await(ctx, tries[n.index], timeout/2)
-		return struct{}{}, n.store.Release(ctx, e.refs(ref, tries)[n.index])
-	})
-}
-
-// await returns when no request of a try is on its way, when ctx ends, or after d: then there is time left to bury the id.
-func (e *entry) await(ctx context.Context, t *try, d time.Duration) {
-	e.t.mu.Lock()
-	idle := t.idle
-	e.t.mu.Unlock()
-	if idle == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
-	select {
-	case <-idle:
-	case <-ctx.Done():
-	}
-}
-
-// unless has a node release in the background what it has not released yet.
-func (s *Store) unless(e *entry, ref store.Ref, tries map[int]*try, a answer[struct{}]) {
-	if i := a.node.index; a.err != nil && !errors.Is(a.err, store.ErrLost) {
-		s.later(e.refs(ref, map[int]*try{i: tries[i]}))
-	}
-}
-
-// releasing notes that the id is being released, and returns its tries.
-func (e *entry) releasing(ref store.Ref, lasts time.Duration) map[int]*try {
-	e.t.mu.Lock()
-	defer e.t.mu.Unlock()
+// releasing notes that the id is being released, and returns the tries that may have left something.
+func (o *ownerState) releasing(ref store.Ref, d time.Duration) (*entry, []*try) {
+	o.t.mu.Lock()
+	defer o.t.mu.Unlock()
+	e, now := o.take(ref.ID), time.Now()
 	e.forgetEvents()
-	e.phase, e.partial = spent, false
-	e.lasts(lasts)
+	e.phase = spent
+	extend(&e.until, now.Add(d))
 	if ref.Bury {
-		e.buried = time.Now().Add(ref.TTL)
+		e.buried = now.Add(ref.TTL)
 	}
-	return maps.Collect(slices.All(e.tries))
+	tries := make([]*try, len(e.tries))
+	for i, t := range e.tries {
+		if t != nil {
+			t.ended = true
+			if t.anything() {
+				tries[i] = t // and it stays in the entry, for a release that is repeated
+			}
+		}
+	}
+	return e, tries
 }
 
 // settle notes that a majority has released the id, and that the others have to.
 func (e *entry) settle() {
 	e.t.mu.Lock()
 	defer e.t.mu.Unlock()
-	e.end((*try).anything)
-	e.until = e.buried
+	if e.buried.After(time.Now()) {
+		e.end(every)
+		e.until = e.buried
+		return
+	}
+	e.t.drop(e)
 }
 
 // count is what came of a call that nodes do or find nothing for.
@@ -121,31 +99,53 @@ func (c *count) take(i int, err error) {
 	}
 }
 
-// refs returns the releases of tries.
-func (e *entry) refs(ref store.Ref, ended map[int]*try) map[int]store.Ref {
-	e.t.mu.Lock()
-	defer e.t.mu.Unlock()
-	refs := make(map[int]store.Ref, len(ended))
-	for i, t := range ended {
-		ref.Bury = t.open()
-		refs[i] = e.ref(ref, t)
+// release has nodes release tries. While a request of a try is on its way, its release waits for the answer: else it
+// would have to bury the id, and a node that is a little slower than the others would become much slower by that.
+// A release that a node does not confirm goes on in the background.
+func (s *Store) release(ctx context.Context, e *entry, ref store.Ref, tries []*try, timeout time.Duration,
+	take func(a answer[struct{}], left int) bool) {
+	var nodes []*node
+	left := make([]func(), len(tries))
+	for i, t := range tries {
+		if t != nil {
+			nodes, left[i] = append(nodes, s.nodes[i]), s.nodes[i].leaving.begin(ref.Name)
+		}
 	}
-	return refs
+	ask(ctx, s, timeout, nodes, func(ctx context.Context, n *node) (struct{}, error) {
+		defer left[n.index]()
+		t := tries[n.index]
+		e.await(ctx, t, timeout/2)
+		at := e.burying(ref, t)
+		err := n.store.Release(ctx, at)
+		if !settled(err) {
+			n.chores.add(s, n, at)
+		}
+		return struct{}{}, err
+	}, take)
 }
 
-// free ends tries of a request that was not granted, and blocks until their nodes have released them: the caller is
-// about to say that the request has nothing, or to ask again. What is not confirmed in time goes on in the
-// background.
-func (s *Store) free(ctx context.Context, e *entry, req store.Request, which func(*try) bool) {
-	tries := e.giveUp(which)
-	r := s.askToRelease(ctx, e, refOf(req), tries, s.timeout(req.TTL)) // the ref's TTL may be that of a place
-	r.collect(func(a answer[struct{}]) { s.unless(e, refOf(req), tries, a) }, never)
+// await returns when no request of a try is on its way, when ctx ends, or after d: then there is time to bury the id.
+func (e *entry) await(ctx context.Context, t *try, d time.Duration) {
+	e.t.mu.Lock()
+	asked := t.asked
+	e.t.mu.Unlock()
+	if asked != nil {
+		waitFor(ctx, asked, d)
+	}
 }
 
-// later has nodes release tries in the background, for as long as something of them may be alive.
-func (s *Store) later(refs map[int]store.Ref) {
-	for i, ref := range refs {
-		n := s.nodes[i]
-		n.chores.add(s, n, chore{ref, time.Now().Add(lifetime(ref.TTL, ref.TTL) + 2*s.timeout(ref.TTL))})
+// giveBack ends tries of a request that was not granted, and blocks until their nodes have released them: the caller is
+// about to say that the request has nothing, or to ask again.
+func (s *Store) giveBack(ctx context.Context, b *ballot, which func(*try) bool) {
+	tries, never := b.entry.giveUp(which), func(answer[struct{}], int) bool { return false }
+	s.release(ctx, b.entry, refOf(b.req), tries, s.timeout(b.req.TTL), never)
+}
+
+// later has nodes release tries in the background.
+func (s *Store) later(e *entry, ref store.Ref, tries []*try) {
+	for i, t := range tries {
+		if t != nil {
+			s.nodes[i].chores.add(s, s.nodes[i], e.burying(ref, t))
+		}
 	}
 }

@@ -119,3 +119,41 @@ func TestTokenAfterALateRelease(t *testing.T) {
 		})
 	}
 }
+
+// TestLateGrantGetsTheToken: a node that votes, or grants a place, after a majority has granted the hold with a greater
+// token is given that token. So the majority may change without a lower token.
+func TestLateGrantGetsTheToken(t *testing.T) {
+	for name, x := range map[string]struct {
+		queue bool
+		late  func(s *site, a *client)
+	}{
+		"vote": {false, func(_ *site, a *client) {
+			a.links[2].On(faultstore.Acquire, faultstore.Nth(1), faultstore.DelayRequest(50*time.Millisecond))
+		}},
+		"place": {true, func(s *site, _ *client) {
+			other := request("x", 1)
+			s.nodes[2].Acquire(bg, other)
+			time.AfterFunc(300*time.Millisecond, func() { s.nodes[2].Release(bg, refOf(other)) })
+		}},
+	} {
+		for _, mode := range []store.Mode{store.Exclusive, store.Shared} {
+			t.Run(name, func(t *testing.T) {
+				inBubble(t, 3, func(s *site) {
+					s.ahead(0) // so node 1 is given the token in a second round
+					a := s.client()
+					x.late(s, a)
+					r := request("a", 1)
+					r.Mode, r.Queue, r.Tokens = mode, x.queue, 10
+					token := s.hold(a, r).Token
+					time.Sleep(time.Second)
+					want(t, "holders at node 2", s.holders(2), "a")
+					state, _ := s.nodes[2].Inspect(bg, "n")
+					if got := state.Holders[0].Token; got < token || state.Token < token+9 {
+						t.Errorf("node 2 has token %d and has issued %d, want %d to %d reserved", got, state.Token, token, token+9)
+					}
+					s.release(a, r)
+				})
+			})
+		}
+	}
+}

@@ -426,25 +426,39 @@ func TestRefusalByAMajorityLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestAsksAreNotedBeforeTheyAreSent: a release has to know of asks that are about to be
-// sent, to bury the id where they arrive after it.
-func TestAsksAreNotedBeforeTheyAreSent(t *testing.T) {
-	for i := range 20 {
+// TestNoRequestAfterItsRelease: a caller leaves and releases while some of the requests are still to be sent. They are
+// not sent then, or are buried.
+func TestNoRequestAfterItsRelease(t *testing.T) {
+	for i := range 50 {
 		inBubble(t, 5, func(s *site) {
 			a := s.client()
 			r := request("a", i)
+			ctx, leave := context.WithCancel(bg)
+			defer leave()
+			released := make(chan error, 1)
 			var first sync.Once
-			for _, link := range a.links {
+			for k, link := range a.links {
 				link.On(faultstore.Acquire, faultstore.Every, func(ctx context.Context, deliver func(context.Context) faultstore.Result) faultstore.Result {
 					first.Do(func() {
-						for k := range s.nodes {
-							want(t, "the ask is noted", quorum.Open(a.Store, r.Name, r.ID, k), true)
-						}
+						leave()
+						ref := refOf(r)
+						ref.Bury = true
+						go func() { released <- a.Release(bg, ref) }()
 					})
-					return deliver(ctx)
+					if k%2 == i%2 {
+						time.Sleep(time.Duration(i) * 20 * time.Millisecond)
+					}
+					return deliver(context.WithoutCancel(ctx))
 				})
 			}
-			s.hold(a, r)
+			if g, err := a.Acquire(ctx, r); err == nil {
+				t.Errorf("granted to a caller that has left: %+v", g)
+			}
+			<-released
+			time.Sleep(2 * time.Second)
+			for k := range s.nodes {
+				want(t, "left", s.left(k), "")
+			}
 		})
 	}
 }
