@@ -2,6 +2,9 @@
 // time. The simulation has to kill each mutant within a thousand histories. A mutant
 // that survives shows a fault that the simulation cannot find.
 //
+// Faults in the stores need histories on real servers: the table names the deployment
+// and the fault that the servers meet.
+//
 // Some faults break no rule that the simulation checks: they cost time, or keep a
 // place at the store for some milliseconds. The table names a test of the library for
 // each of these, and that test has to kill the mutant.
@@ -53,6 +56,7 @@ type mutant struct {
 	is, becomes  string
 	by           namedTest // the test that kills it; zero: the simulation does
 	scene        string    // the scene that finds it, and plain histories do not; "": any
+	real         realFault // histories on real servers that kill it; zero: others do
 }
 
 var heading = regexp.MustCompile(`^(.+) \[(.+)\]$`)
@@ -77,6 +81,8 @@ func mutants(t *testing.T) (list []mutant) {
 				m.becomes += text + "\n"
 			case "!":
 				m.by = parseTest(t, text)
+			case "$":
+				m.real.deployment, m.real.fault, _ = strings.Cut(text, " ")
 			case "@":
 				m.scene = text
 			default:
@@ -137,6 +143,9 @@ func kills(t *testing.T, m mutant, planted string) *kill {
 	t.Helper()
 	if m.by != (namedTest{}) {
 		return m.by.hunt(t, m, planted)
+	}
+	if m.real != (realFault{}) {
+		return m.real.hunt(t, m, planted)
 	}
 	if m.scene != "" {
 		if k := hunt(t, m, planted, "plain", histories); k != nil {

@@ -39,6 +39,7 @@ var deployments = []string{redisOne, redisSentinel, redisCluster, etcdOne, etcdT
 type site struct {
 	t          testing.TB
 	deployment string
+	needs      needs
 
 	redis    []*redistest.Server // those that keep locks
 	sentinel *redistest.Sentinel
@@ -69,11 +70,14 @@ type wire interface {
 type needs struct {
 	durable bool // they keep their data
 	clock   bool // it can be set
+
+	replicas bool // a grant waits for one
+	users    bool // they ask for a user and a password
 }
 
 func newSite(t testing.TB, deployment string, n needs) *site {
 	t.Helper()
-	s := &site{t: t, deployment: deployment, wires: map[int][]wire{}}
+	s := &site{t: t, deployment: deployment, needs: n, wires: map[int][]wire{}}
 	var config []string
 	if n.durable {
 		config = []string{"appendonly yes", "appendfsync always"}
@@ -102,6 +106,11 @@ func newSite(t testing.TB, deployment string, n needs) *site {
 		if deployment == etcdThree {
 			members = 3
 		}
+		if n.users {
+			s.etcd = etcdtest.Start(t, members, "--auth-token-ttl=1", "--bcrypt-cost=4")
+			s.admin = s.guardEtcd()
+			break
+		}
 		s.etcd = etcdtest.Start(t, members)
 		s.admin = s.etcd.Client(t)
 	case postgresOne:
@@ -111,6 +120,11 @@ func newSite(t testing.TB, deployment string, n needs) *site {
 	case zookeeperThree:
 		s.startZookeeper(t, 3)
 	}
+	for _, server := range s.redis {
+		if n.users {
+			server.MustDo("ACL", "SETUSER", "locker", "on", ">secret", "~*", "&*", "+@all")
+		}
+	}
 	return s
 }
 
@@ -118,11 +132,15 @@ func newSite(t testing.TB, deployment string, n needs) *site {
 func (s *site) direct() string {
 	switch {
 	case s.sentinel != nil:
-		return s.sentinel.URL()
+		url := s.sentinel.URL()
+		if s.needs.replicas {
+			url += "&min_replicas=1&replica_timeout=200ms"
+		}
+		return url
 	case s.cluster != nil:
 		return s.cluster.URL()
 	case s.etcd != nil:
-		return s.etcd.URL()
+		return s.as(s.etcd.URL())
 	case s.postgres != nil:
 		return s.database
 	case s.zookeeper != nil:
@@ -144,7 +162,7 @@ func (s *site) url(worker int) string {
 		for _, server := range s.redis {
 			p := redistest.StartProxy(s.t, server.Addr)
 			s.wires[worker] = append(s.wires[worker], p)
-			urls = append(urls, p.URL())
+			urls = append(urls, s.as(p.URL()))
 		}
 		return strings.Join(urls, " ")
 	case redisSentinel, redisCluster:
@@ -162,7 +180,15 @@ func (s *site) url(worker int) string {
 		s.wires[worker] = append(s.wires[worker], p)
 		addrs = append(addrs, p.Addr)
 	}
-	return "etcd://" + strings.Join(addrs, ",") + "/"
+	return s.as("etcd://" + strings.Join(addrs, ",") + "/")
+}
+
+// as adds the user to a URL, where the servers ask for one.
+func (s *site) as(url string) string {
+	if s.needs.users {
+		return strings.Replace(url, "://", "://locker:secret@", 1)
+	}
+	return url
 }
 
 // master is a Redis server that keeps the locks of one of these names now.

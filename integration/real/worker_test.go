@@ -30,7 +30,9 @@ type job struct {
 	Names    []string
 	TTL      time.Duration
 	WaitTTL  time.Duration
-	Parties  int // how many goroutines want locks
+	Parties  int      // how many goroutines want locks
+	Owners   []string // that act in all workers
+	Hoard    int      // how many names of its own it holds all the time
 }
 
 const jobEnv = "DLOCK_REAL_JOB"
@@ -41,6 +43,7 @@ type worker struct {
 	journal  *journal
 	client   *dlock.Client
 	register register
+	owners   []dlock.Owner
 	ctx      context.Context // of all waits; ends with the work
 
 	slow atomic.Pointer[chan struct{}] // closed when it is to be quick again; nil while it is
@@ -60,6 +63,13 @@ func beWorker() {
 	w := &worker{}
 	if err := json.Unmarshal([]byte(text), &w.job); err != nil {
 		panic(err)
+	}
+	for _, text := range w.Owners {
+		owner, err := dlock.ParseOwner(text)
+		if err != nil {
+			panic(err)
+		}
+		w.owners = append(w.owners, owner)
 	}
 	w.journal = &journal{worker: w.Worker, w: os.Stdout}
 	var stop context.CancelFunc
@@ -88,8 +98,11 @@ func beWorker() {
 func (w *worker) run() error {
 	go w.heart()
 	var err error
-	if w.register, err = openRegister(w.Register); err != nil {
-		return fmt.Errorf("the register: %w", err)
+	w.register, err = openRegister(w.Register)
+	for deadline := time.Now().Add(time.Minute); err != nil; w.register, err = openRegister(w.Register) {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("the register: %w", err)
+		}
 	}
 	on := w.open()
 	if on == nil {
@@ -108,6 +121,9 @@ func (w *worker) run() error {
 				time.Sleep(time.Duration(rng.Int64N(int64(8 * time.Millisecond))))
 			}
 		})
+	}
+	for i := range w.Hoard {
+		working.Go(func() { w.hoard(fmt.Sprint("hoard ", w.Worker, " ", i)) })
 	}
 	working.Wait()
 	call := now()
