@@ -6,9 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/postgrestest"
 	"github.com/dlock-go/dlock/internal/redistest"
 )
 
@@ -19,6 +21,8 @@ type site struct {
 	pulse *pulse // of this process
 	beats *pulse // of the server
 	redis *redistest.Server
+	sql   *postgrestest.Server
+	rows  *pgxpool.Pool
 	etcd  *etcdtest.Cluster
 	admin *clientv3.Client
 }
@@ -26,6 +30,10 @@ type site struct {
 func newSite(t *testing.T, l library) *site {
 	t.Helper()
 	s := &site{library: l, pulse: newPulse(t)}
+	if l.sql {
+		s.startPostgres(t)
+		return s
+	}
 	if l.etcd {
 		s.etcd = etcdtest.Start(t, 1)
 		s.admin = s.etcd.Client(t)
@@ -49,6 +57,9 @@ func (s *site) excused(since time.Time) bool {
 func (s *site) addr() string {
 	if s.etcd != nil {
 		return s.etcd.Members[0].Endpoint
+	}
+	if s.sql != nil {
+		return s.sql.Addr
 	}
 	return s.redis.Addr
 }
@@ -84,6 +95,9 @@ func (s *site) has(t testing.TB, name string) bool {
 		}
 		return len(keys) > 0
 	}
+	if s.sql != nil {
+		return s.hasRow(t, name)
+	}
 	answer, err := s.admin.Get(context.Background(), "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil {
 		t.Fatal(err)
@@ -101,6 +115,12 @@ func (s *site) loseAll(t testing.TB) {
 	t.Helper()
 	if s.redis != nil {
 		if err := s.redis.Do("FLUSHALL").Error(); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if s.sql != nil {
+		if _, err := s.rows.Exec(context.Background(), "DELETE FROM dlock_locks"); err != nil {
 			t.Fatal(err)
 		}
 		return

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/integration/stores"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/store"
 )
@@ -165,7 +166,7 @@ func (h *history) run() {
 func (h *history) reach() store.Store {
 	h.t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		on, err := open(h.site.direct())
+		on, err := stores.Open(h.site.direct())
 		if err == nil {
 			return on
 		}

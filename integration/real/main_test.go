@@ -34,6 +34,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/dlock-go/dlock/integration/stores"
 	"github.com/dlock-go/dlock/internal/locktest"
 )
 
@@ -53,5 +54,5 @@ func TestMain(m *testing.M) {
 	beWorker()
 	beRival()
 	flag.Parse()
-	locktest.Main(m, open, strconv.Itoa(*parallel), "redis/rueidis", "go.etcd.io", "jackc")
+	locktest.Main(m, stores.Open, strconv.Itoa(*parallel), "redis/rueidis", "go.etcd.io", "jackc")
 }

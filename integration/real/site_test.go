@@ -13,13 +13,15 @@ import (
 	"github.com/jackc/pgx/v5"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/go-zookeeper/zk"
+
+	"github.com/dlock-go/dlock/integration/stores"
 	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/postgrestest"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/internal/zookeepertest"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/postgres"
-	"github.com/go-zookeeper/zk"
 )
 
 // The deployments.
@@ -339,15 +341,7 @@ func (s *site) logs() map[string][]byte {
 func (s *site) startPostgres(t testing.TB) {
 	t.Helper()
 	s.postgres = postgrestest.Start(t)
-	s.database = s.postgres.URL()
-	c, err := pgx.Connect(context.Background(), s.database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close(context.Background())
-	if err := postgres.Migrate(context.Background(), c, ""); err != nil {
-		t.Fatal(err)
-	}
+	s.database = stores.NewDatabase(t, s.postgres)
 	looking, err := postgres.Open(context.Background(), s.database+"&poll=true")
 	if err != nil {
 		t.Fatal(err)

@@ -7,17 +7,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/integration/stores"
 	"github.com/dlock-go/dlock/store"
-	"github.com/dlock-go/dlock/store/etcd"
-	"github.com/dlock-go/dlock/store/postgres"
-	"github.com/dlock-go/dlock/store/redis"
-	"github.com/dlock-go/dlock/store/zookeeper"
 )
 
 // job is what a worker is told, in the variable jobEnv.
@@ -135,28 +131,12 @@ func (w *worker) run() error {
 // open tries until it can, for the servers may be meeting their fault.
 func (w *worker) open() store.Store {
 	for w.ctx.Err() == nil {
-		if on, err := open(w.URL); err == nil {
+		if on, err := stores.Open(w.URL); err == nil {
 			return on
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
 	return nil
-}
-
-func open(url string) (store.Store, error) {
-	if strings.HasPrefix(url, "etcd:") {
-		return etcd.Open(url)
-	}
-	if strings.HasPrefix(url, "postgres:") {
-		return postgres.Open(context.Background(), url)
-	}
-	if strings.HasPrefix(url, "zk:") {
-		return zookeeper.Open(url)
-	}
-	if nodes := strings.Fields(url); len(nodes) > 1 {
-		return redis.OpenQuorum(nodes...)
-	}
-	return redis.Open(url)
 }
 
 const (
