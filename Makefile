@@ -29,7 +29,7 @@ help:
 	@echo "make postgres-versions  the tests of the PostgreSQL store on PostgreSQL 13 to 17, fetched with npm"
 	@echo "make pictures the pictures of the page, into docs/images"
 	@echo "make dashboard-picture  the picture of the dashboard, into docs/images; needs npm"
-	@echo "make prove    what make test does a little of, for half an hour; prove-long: more, for two"
+	@echo "make prove    what make test does a little of, in an hour at most; prove-long: more, in two"
 
 test: cc servers lint
 	@.ci/test
@@ -64,9 +64,8 @@ postgres-versions: servers
 prove: cc servers browser
 	@.ci/prove
 
-prove-long: cc servers
+prove-long: cc servers browser
 	@.ci/prove long
-	@.ci/fuzz 60s
 
 # The race detector needs a C compiler.
 cc:

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/integration/stores"
 	"github.com/dlock-go/dlock/internal/locktest"
-	"github.com/dlock-go/dlock/store"
 )
 
 func TestRedisCancels(t *testing.T)     { soak(t, startRedis(t)) }
@@ -37,7 +37,7 @@ var (
 // soak cancels calls while the server is up, and in each way down, and counts
 // what is left of it.
 func soak(t *testing.T, s *server) {
-	direct := openStore(t, s.url)
+	direct := stores.OpenFor(t, s.url)
 	others := locktest.NewClient(t, direct, holds)
 	var held []*dlock.Hold
 	for n := range taken {
@@ -47,7 +47,7 @@ func soak(t *testing.T, s *server) {
 	kept := len(s.left())
 	closed := used()
 
-	on := openStore(t, s.wire)
+	on := stores.OpenFor(t, s.wire)
 	c := locktest.NewClient(t, on, cancels)
 	r := &run{client: c, heart: heart}
 	n := prove(150, 10_000)
@@ -78,16 +78,6 @@ func soak(t *testing.T, s *server) {
 	}
 	direct.Close()
 	keeps(t, s, 0, func() {})
-}
-
-func openStore(t *testing.T, url string) store.Store {
-	t.Helper()
-	s, err := open(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
 }
 
 func lockName(n int) string { return fmt.Sprint("lock-", n) }

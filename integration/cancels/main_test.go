@@ -7,32 +7,16 @@
 package cancels
 
 import (
-	"context"
 	"os"
-	"strings"
 	"testing"
 
+	"github.com/dlock-go/dlock/integration/stores"
 	"github.com/dlock-go/dlock/internal/locktest"
-	"github.com/dlock-go/dlock/store"
-	"github.com/dlock-go/dlock/store/etcd"
-	"github.com/dlock-go/dlock/store/postgres"
-	"github.com/dlock-go/dlock/store/redis"
-	"github.com/dlock-go/dlock/store/zookeeper"
 )
 
 // What is left is counted, so nothing runs beside.
-func TestMain(m *testing.M) { locktest.Main(m, open, "1", "redis/rueidis", "go.etcd.io", "jackc") }
-
-func open(url string) (store.Store, error) {
-	switch {
-	case strings.HasPrefix(url, "etcd:"):
-		return etcd.Open(url)
-	case strings.HasPrefix(url, "postgres:"):
-		return postgres.Open(context.Background(), url)
-	case strings.HasPrefix(url, "zk:"):
-		return zookeeper.Open(url)
-	}
-	return redis.Open(url)
+func TestMain(m *testing.M) {
+	locktest.Main(m, stores.Open, "1", "redis/rueidis", "go.etcd.io", "jackc")
 }
 
 // prove is how often to do something: few times, or many if that is wanted.

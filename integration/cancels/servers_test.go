@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/dlock-go/dlock/integration/stores"
 	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/postgrestest"
 	"github.com/dlock-go/dlock/internal/redistest"
@@ -97,10 +98,7 @@ func startEtcd(t *testing.T) *server {
 
 func startPostgres(t *testing.T) *server {
 	s := postgrestest.Start(t)
-	plain := s.URL()
-	if err := migrate(plain); err != nil {
-		t.Fatal(err)
-	}
+	plain := stores.NewDatabase(t, s)
 	// A pool that grows when it is busy would be taken for a leak.
 	url := plain + "&pool_min_conns=2&pool_max_conns=2"
 	p := etcdtest.StartProxy(t, s.Addr) // it knows bytes only
@@ -184,14 +182,3 @@ func startZookeeper(t *testing.T) *server {
 type silent struct{}
 
 func (silent) Printf(string, ...any) {}
-
-func migrate(url string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	c, err := pgx.Connect(ctx, url)
-	if err != nil {
-		return err
-	}
-	defer c.Close(ctx)
-	return postgres.Migrate(ctx, c, "")
-}

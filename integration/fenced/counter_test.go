@@ -56,15 +56,16 @@ func (w *worker) count(lock int) {
 // Workers reach the counters past the faults, so that they know of each write
 // whether it was applied. Nobody who counts is stopped: that takes a fence.
 func TestPlainCounterLosesNothing(t *testing.T) {
+	everywhere(t, size{8, 1000, 3 * time.Minute}, size{64, 100_000, 20 * time.Minute}, counterLosesNothing)
+}
+
+func counterLosesNothing(t *testing.T, s size, server *redistest.Server, on *keeper) {
 	const workers, waiters, ttl = 4, 2, 2 * time.Second
-	s := sized(size{8, 1000, 3 * time.Minute}, size{64, 100_000, 20 * time.Minute})
-	server := redistest.Start(t)
-	proxy := redistest.StartProxy(t, server.Addr)
 	c := newCrew(t)
 	hired := 0
 	hire := func(job string) *hand {
 		hired++
-		return c.hire(order{Worker: hired, Job: job, Locks: s.locks, Store: proxy.URL(), Data: server.Addr, TTL: ttl, WaitTTL: ttl / 4})
+		return c.hire(order{Worker: hired, Job: job, Locks: s.locks, Store: on.wire, Data: server.Addr, TTL: ttl, WaitTTL: ttl / 4})
 	}
 	var counting, waiting []*hand
 	for range workers {
@@ -73,28 +74,17 @@ func TestPlainCounterLosesNothing(t *testing.T) {
 	for range waiters {
 		waiting = append(waiting, hire("wait"))
 	}
-	proxy.Plan(func(call int, _ []string) redistest.Action {
-		switch call % 500 {
-		case 0:
-			return redistest.CutBefore
-		case 250:
-			return redistest.CutReply
-		}
-		return redistest.Pass
-	})
 	cuts, unsubscribed, kills := 0, int64(0), 0
-	for round := 0; !c.done(s, cuts > 0 && unsubscribed > 0 && kills > 0); round++ {
+	for round := 0; !c.done(s, cuts > 0 && (unsubscribed > 0 || on.unsubscribe == nil) && kills > 0); round++ {
 		time.Sleep(rand.N(time.Second)) // without a fault
 		switch round % 8 {
 		default:
-			proxy.Cut()
+			on.cut()
 			cuts++
 		case 2, 6:
-			n, err := server.Do("CLIENT", "KILL", "TYPE", "pubsub").AsInt64()
-			if err != nil {
-				t.Fatal(err)
+			if on.unsubscribe != nil {
+				unsubscribed += on.unsubscribe(t)
 			}
-			unsubscribed += n
 		case 4:
 			one := rand.N(waiters)
 			waiting[one].kill()
@@ -102,7 +92,10 @@ func TestPlainCounterLosesNothing(t *testing.T) {
 			kills++
 		}
 	}
-	planned := proxy.Calls() / 250
+	planned := 0
+	if on.planned != nil {
+		planned = on.planned()
+	}
 	dismiss(append(counting, waiting...))
 	c.log("all connections cut %d times, one in a call %d times, %d subscribers and %d waiters killed", cuts, planned, unsubscribed, kills)
 

@@ -13,8 +13,8 @@ import (
 
 	"github.com/dlock-go/dlock/fence"
 	"github.com/dlock-go/dlock/fence/redisfence"
+	"github.com/dlock-go/dlock/integration/stores"
 	"github.com/dlock-go/dlock/internal/redistest"
-	"github.com/dlock-go/dlock/store/redis"
 )
 
 func listKey(lock int) string { return "list " + strconv.Itoa(lock) }
@@ -63,10 +63,12 @@ func (w *worker) append(lock int) {
 // Workers append to lists that check tokens, and again and again one that holds
 // a lock is stopped, for up to two leases. Nothing acknowledged is lost.
 func TestFencedListLosesNothing(t *testing.T) {
+	everywhere(t, size{16, 100, 3 * time.Minute}, size{160, 10_000, 20 * time.Minute}, listLosesNothing)
+}
+
+func listLosesNothing(t *testing.T, s size, server *redistest.Server, on *keeper) {
 	const workers, ttl = 4, time.Second
-	s := sized(size{16, 100, 3 * time.Minute}, size{160, 10_000, 20 * time.Minute})
-	server := redistest.Start(t)
-	locks, err := redis.Open(server.URL())
+	locks, err := stores.Open(on.direct)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +76,7 @@ func TestFencedListLosesNothing(t *testing.T) {
 	c := newCrew(t)
 	var hands []*hand
 	for i := range workers {
-		hands = append(hands, c.hire(order{Worker: i, Job: "append", Locks: s.locks, Store: server.URL(), Data: server.Addr, TTL: ttl}))
+		hands = append(hands, c.hire(order{Worker: i, Job: "append", Locks: s.locks, Store: on.direct, Data: server.Addr, TTL: ttl}))
 	}
 	pauses := 0
 	for !c.done(s, c.told(refused) > 0) {

@@ -1,5 +1,5 @@
-// Package fenced has worker processes change data in Redis under the lock and
-// counts whether a change was lost.
+// Package fenced has worker processes change data in Redis under a lock of each store
+// and counts whether a change was lost.
 //
 //   - TestFencedListLosesNothing: workers are stopped in the middle of their work,
 //     for longer than their lease, and go on where they were. The data checks the
@@ -15,9 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlock-go/dlock/integration/stores"
 	"github.com/dlock-go/dlock/internal/locktest"
-	"github.com/dlock-go/dlock/store"
-	"github.com/dlock-go/dlock/store/redis"
 )
 
 func TestMain(m *testing.M) {
@@ -25,7 +24,7 @@ func TestMain(m *testing.M) {
 		work(text)
 		return
 	}
-	locktest.Main(m, func(url string) (store.Store, error) { return redis.Open(url) }, "1", "redis/rueidis")
+	locktest.Main(m, stores.Open, "1", "redis/rueidis", "go.etcd.io", "jackc")
 }
 
 // size is how much a test does.

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/store/redis"
+	"github.com/dlock-go/dlock/integration/stores"
 )
 
 // orderEnv tells a process that it is a worker, and what to do.
@@ -88,9 +88,9 @@ func work(text string) {
 		io.Copy(io.Discard, os.Stdin)
 		stop()
 	}()
-	locks, err := redis.Open(w.order.Store)
+	locks, err := stores.Open(w.order.Store)
 	for tries := 1; err != nil && tries < 100; tries++ { // its connections are cut, too
-		locks, err = redis.Open(w.order.Store)
+		locks, err = stores.Open(w.order.Store)
 	}
 	if err != nil {
 		panic(err)

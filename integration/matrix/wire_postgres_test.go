@@ -4,8 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/dlock-go/dlock/integration/stores"
 	"github.com/dlock-go/dlock/internal/postgrestest"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/postgres"
@@ -14,16 +13,7 @@ import (
 type postgresServer struct{ url string }
 
 func startPostgres(t *testing.T) server {
-	s := postgresServer{postgrestest.Start(t).URL()}
-	c, err := pgx.Connect(t.Context(), s.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close(context.Background())
-	if err := postgres.Migrate(t.Context(), c, ""); err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return postgresServer{stores.NewDatabase(t, postgrestest.Start(t))}
 }
 
 func (s postgresServer) open(t *testing.T) *postgres.Store {

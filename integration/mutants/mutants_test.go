@@ -2,6 +2,9 @@
 // time. The simulation has to kill each mutant within a thousand histories. A mutant
 // that survives shows a fault that the simulation cannot find.
 //
+// Faults in the stores need histories on real servers: the table names the deployment
+// and the fault that the servers meet.
+//
 // Some faults break no rule that the simulation checks: they cost time, or keep a
 // place at the store for some milliseconds. The table names a test of the library for
 // each of these, and that test has to kill the mutant.
@@ -52,6 +55,8 @@ type mutant struct {
 	file         string
 	is, becomes  string
 	by           namedTest // the test that kills it; zero: the simulation does
+	scene        string    // the scene that finds it, and plain histories do not; "": any
+	real         realFault // histories on real servers that kill it; zero: others do
 }
 
 var heading = regexp.MustCompile(`^(.+) \[(.+)\]$`)
@@ -76,6 +81,10 @@ func mutants(t *testing.T) (list []mutant) {
 				m.becomes += text + "\n"
 			case "!":
 				m.by = parseTest(t, text)
+			case "$":
+				m.real.deployment, m.real.fault, _ = strings.Cut(text, " ")
+			case "@":
+				m.scene = text
 			default:
 				t.Fatalf("%s: unknown sign in %q", m.name, line)
 			}
@@ -99,7 +108,7 @@ func TestMutants(t *testing.T) {
 	if *all {
 		sane = histories
 	}
-	if k := hunt(t, mutant{name: "no fault at all"}, "", sane); k != nil || t.Failed() {
+	if k := hunt(t, mutant{name: "no fault at all"}, "", "", sane); k != nil || t.Failed() {
 		t.Fatalf("without a fault: %v", k)
 	}
 	chosen := regexp.MustCompile(*only)
@@ -135,7 +144,15 @@ func kills(t *testing.T, m mutant, planted string) *kill {
 	if m.by != (namedTest{}) {
 		return m.by.hunt(t, m, planted)
 	}
-	return hunt(t, m, planted, histories)
+	if m.real != (realFault{}) {
+		return m.real.hunt(t, m, planted)
+	}
+	if m.scene != "" {
+		if k := hunt(t, m, planted, "plain", histories); k != nil {
+			t.Errorf("%s: plain histories find it too: %v", m.name, k)
+		}
+	}
+	return hunt(t, m, planted, m.scene, histories)
 }
 
 // plant writes a copy of the file with the fault in it, and returns the path of the copy.
@@ -230,9 +247,9 @@ func compile(t *testing.T, m mutant, planted, folder string) (program string) {
 	return program
 }
 
-// hunt runs up to n histories with the mutant. It returns the first that kills the
-// mutant, or nil.
-func hunt(t *testing.T, m mutant, planted string, n int) *kill {
+// hunt runs up to n histories of a scene, or of any, with the mutant. It returns the first
+// that kills the mutant, or nil.
+func hunt(t *testing.T, m mutant, planted, scene string, n int) *kill {
 	t.Helper()
 	sim := filepath.Join("..", "sim")
 	program := compile(t, m, planted, sim)
@@ -240,7 +257,7 @@ func hunt(t *testing.T, m mutant, planted string, n int) *kill {
 		return nil
 	}
 	run := exec.Command(program, "-test.run=^TestSimulation$", "-test.timeout=5m", "-sim.out", t.TempDir(),
-		"-sim.first", fmt.Sprint(*first), "-sim.histories", fmt.Sprint(n), "-sim.enough=1")
+		"-sim.first", fmt.Sprint(*first), "-sim.histories", fmt.Sprint(n), "-sim.enough=1", "-sim.scene="+scene)
 	run.Dir = sim
 	began := time.Now()
 	output, err := run.CombinedOutput()

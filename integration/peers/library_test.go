@@ -28,12 +28,13 @@ type library struct {
 	name      string
 	use       string // how, if there is a choice
 	module    string
-	etcd      bool   // not Redis
-	zookeeper bool   // not Redis
-	polls     bool   // who waits asks again and again, and is not told
-	dlock     bool   // so it has to keep dlock's promises
-	fault     string // the only fault that it is tried with; empty: all
-	open      func(addr string) (client, error)
+	etcd      bool                              // not Redis
+	zookeeper bool                              // not Redis
+	sql       bool                              // PostgreSQL, not Redis
+	polls     bool                              // who waits asks again and again, and is not told
+	dlock     bool                              // so it has to keep dlock's promises
+	fault     string                            // the only fault that it is tried with; empty: all
+	open      func(addr string) (client, error) // nil: the site has one
 }
 
 var libraries = []library{
@@ -46,6 +47,7 @@ var libraries = []library{
 	{name: "redislock, careful", use: "`Refresh` bounded by a third of the lease, go-redis with `ContextTimeoutEnabled`", module: redislockModule, polls: true, open: openCarefulRedislock},
 	{name: "rueidislock", use: "as in its README for one server, with a `TryNextAfter` of a third of the lease", module: rueidisModule, open: openRueidislock},
 	{name: "dlock on etcd", module: dlockModule, etcd: true, dlock: true, open: openDlockEtcd},
+	{name: "dlock on PostgreSQL", module: dlockModule, sql: true, dlock: true},
 	{name: "etcd concurrency", use: "a `Session` for each client", module: etcdModule, etcd: true, open: openConcurrency},
 	{name: "dlock on ZooKeeper", module: dlockModule, zookeeper: true, dlock: true, fault: "overlap", open: openDlockZookeeper},
 }

@@ -40,5 +40,5 @@ const lease = 3 * time.Second
 
 func TestMain(m *testing.M) {
 	open := func(string) (store.Store, error) { return nil, errors.New("no test here has children") }
-	locktest.Main(m, open, "10")
+	locktest.Main(m, open, "10", "jackc")
 }

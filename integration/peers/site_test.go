@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/jackc/pgx/v5/pgxpool"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/postgrestest"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/internal/zookeepertest"
 )
@@ -21,6 +23,8 @@ type site struct {
 	pulse *pulse // of this process
 	beats *pulse // of the server
 	redis *redistest.Server
+	sql   *postgrestest.Server
+	rows  *pgxpool.Pool
 	etcd  *etcdtest.Cluster
 	admin *clientv3.Client
 	zk    *zookeepertest.Ensemble
@@ -31,6 +35,9 @@ func newSite(t *testing.T, l library) *site {
 	t.Helper()
 	s := &site{library: l, pulse: newPulse(t)}
 	switch {
+	case l.sql:
+		s.startPostgres(t)
+		return s
 	case l.etcd:
 		s.etcd = etcdtest.Start(t, 1)
 		s.admin = s.etcd.Client(t)
@@ -61,6 +68,8 @@ func (s *site) addr() string {
 		return s.etcd.Members[0].Endpoint
 	case s.zk != nil:
 		return s.zk.Members[0].Addr
+	case s.sql != nil:
+		return s.sql.Addr
 	}
 	return s.redis.Addr
 }
@@ -96,6 +105,9 @@ func (s *site) has(t testing.TB, name string) bool {
 		}
 		return len(keys) > 0
 	}
+	if s.sql != nil {
+		return s.hasRow(t, name)
+	}
 	answer, err := s.admin.Get(context.Background(), "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil {
 		t.Fatal(err)
@@ -113,6 +125,12 @@ func (s *site) loseAll(t testing.TB) {
 	t.Helper()
 	if s.redis != nil {
 		if err := s.redis.Do("FLUSHALL").Error(); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if s.sql != nil {
+		if _, err := s.rows.Exec(context.Background(), "DELETE FROM dlock_locks"); err != nil {
 			t.Fatal(err)
 		}
 		return

@@ -2,10 +2,12 @@ package real
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	"github.com/dlock-go/dlock/internal/etcdtest"
 )
@@ -47,6 +49,21 @@ var etcdFaults = []kind{
 			begin: func() { h.site.etcd.Save() },
 			end:   func() { h.site.etcd.GoBack() },
 			bit:   h.disturbed(50 * time.Millisecond),
+		}
+	}},
+	// The tokens by which the servers know their users last for a second, and until users change.
+	{name: "users change", slow: true, on: onEtcd, needs: needs{users: true}, make: func(h *history) trouble {
+		n := 0
+		return trouble{
+			lasts: h.between(2*time.Second, 3*time.Second),
+			tick: every(h.between(200*time.Millisecond, 600*time.Millisecond), func() {
+				n++
+				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+				defer cancel()
+				_, err := h.site.admin.UserAdd(ctx, fmt.Sprint("user ", n), "secret")
+				h.must(err)
+			}),
+			bit: func(span) bool { return n > 1 },
 		}
 	}},
 	{name: "leader moves", on: []string{etcdThree}, make: func(h *history) trouble {
@@ -131,6 +148,31 @@ var etcdFaults = []kind{
 			bit: h.losses,
 		}
 	}},
+}
+
+// guardEtcd has the servers ask for a user, and returns a client that may do everything.
+func (s *site) guardEtcd() *clientv3.Client {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	do := func(_ any, err error) {
+		s.t.Helper()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	free := s.etcd.Client(s.t)
+	for user, role := range map[string]string{"root": "root", "locker": "locks"} {
+		do(free.UserAdd(ctx, user, "secret"))
+		do(free.RoleAdd(ctx, role))
+		do(free.UserGrantRole(ctx, user, role))
+	}
+	do(free.RoleGrantPermission(ctx, "locks", "dlock/", "dlock0", clientv3.PermissionType(clientv3.PermReadWrite)))
+	do(free.AuthEnable(ctx))
+	root, err := clientv3.New(clientv3.Config{Endpoints: s.etcd.Endpoints(), Username: "root", Password: "secret", Logger: zap.NewNop()})
+	do(nil, err)
+	s.t.Cleanup(func() { root.Close() })
+	return root
 }
 
 // member is any member, or the leader.

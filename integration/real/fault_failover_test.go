@@ -43,6 +43,34 @@ var failoverFaults = []kind{
 			bit: h.unknowns(0),
 		}
 	}},
+	// With MinReplicas nothing is granted or renewed that no replica has.
+	{name: "replicas paused", slow: true, on: []string{redisSentinel}, needs: needs{replicas: true}, make: func(h *history) trouble {
+		var replicas []*redistest.Server
+		var from, to moment // of their pause
+		return trouble{
+			lasts: h.between(400*time.Millisecond, 800*time.Millisecond), // so short that none is thought dead
+			begin: func() {
+				for _, server := range h.site.redis {
+					if !isMaster(server) {
+						replicas = append(replicas, server)
+						server.Pause()
+					}
+				}
+				from = now()
+			},
+			end: func() {
+				to = now()
+				for _, server := range replicas {
+					server.Resume()
+				}
+			},
+			bit: h.unknowns(0),
+			never: func(r record) bool {
+				return r.Call >= from && r.Return != 0 && r.Return <= to &&
+					(r.Op == opAcquire && r.Outcome == held || r.Op == opRenew && r.Outcome == done)
+			},
+		}
+	}},
 	{name: "slot moves", on: []string{redisCluster}, make: func(h *history) trouble {
 		var slot int
 		var to *redistest.Server

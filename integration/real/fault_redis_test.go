@@ -106,6 +106,25 @@ var redisFaults = []kind{
 			},
 		}
 	}},
+	{name: "user locked out", slow: true, on: []string{redisOne, redisQuorum}, needs: needs{users: true}, make: func(h *history) trouble {
+		each := func(commands ...[]string) {
+			for _, server := range h.site.redis {
+				for _, command := range commands {
+					server.MustDo(command...)
+				}
+			}
+		}
+		return trouble{
+			lasts: h.between(h.plan.TTL/2, h.plan.TTL*3/2),
+			begin: func() {
+				each([]string{"ACL", "SETUSER", "locker", "off"}, []string{"CLIENT", "KILL", "USER", "locker"})
+			},
+			end: func() { each([]string{"ACL", "SETUSER", "locker", "on"}) },
+			bit: func(s span) bool {
+				return h.unknowns(0)(s) || h.saw(s, func(r record) bool { return r.isCall() && r.Outcome == refused })
+			},
+		}
+	}},
 	{name: "clock jumps", on: []string{redisOne}, needs: needs{clock: true}, loses: true, lingers: longestJump, make: func(h *history) trouble {
 		jump := h.between(time.Second, longestJump)
 		if h.rng.IntN(2) == 0 {

@@ -43,6 +43,8 @@ type trouble struct {
 	begin, tick, end func()
 	// bit reports, when the history is over, whether the fault made a difference.
 	bit func(span) bool
+	// never may be nil. No call is like this.
+	never func(record) bool
 }
 
 // span is a time.

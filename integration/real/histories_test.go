@@ -50,6 +50,9 @@ func TestHistories(t *testing.T) {
 				}
 				t.Run(fmt.Sprintf("%s/%d", d, i), func(t *testing.T) {
 					t.Parallel()
+					if *within > 0 && time.Since(began) > *within {
+						return
+					}
 					one(t, sum, d, seed, faults, resource)
 				})
 			}
@@ -57,6 +60,12 @@ func TestHistories(t *testing.T) {
 	})
 	t.Logf("in %v\n%s", time.Since(began).Round(time.Second), sum)
 	total, void, undecided := sum.total()
+	if n := len(sum.rigs); n > 1+total/20 {
+		t.Errorf("in %d of %d histories the rig failed", n, total+n)
+	}
+	if total == 0 {
+		t.Errorf("no history was run; is there a fault %q?", *fault)
+	}
 	if void*5 > total {
 		t.Errorf("%d of %d histories are void", void, total)
 	}
@@ -69,13 +78,23 @@ func TestHistories(t *testing.T) {
 
 // one runs and judges one history.
 func one(t *testing.T, sum *table, deployment string, seed uint64, faults []kind, resource *redistest.Server) {
-	h := newHistory(t, deployment, seed, faults, resource)
-	h.run()
-	wrong := h.stop()
-	left := h.empty()
-	e := h.evidence()
+	r := &rig{TB: t}
+	var h *history
+	var wrong, left []string
+	var e *evidence
+	broken := r.run(func() {
+		h = newHistory(r, deployment, seed, faults, resource)
+		h.run()
+		wrong = h.stop()
+		left = h.empty()
+		e = h.evidence()
+	})
+	if broken != "" {
+		sum.broken(deployment, faults, broken)
+		return
+	}
 	j := e.judge()
-	j.violations = slices.Concat(wrong, left, j.violations)
+	j.violations = slices.Concat(wrong, left, h.excluded(), j.violations)
 	j.void = h.void(j)
 	sum.add(h.plan, j)
 	switch {
@@ -126,6 +145,19 @@ func (h *history) evidence() *evidence {
 		e.Ends = min(e.Ends, h.spans[0].From)
 	}
 	return e
+}
+
+// excluded lists the calls that no fault allows to be like that.
+func (h *history) excluded() (wrong []string) {
+	for i, f := range h.troubles {
+		for _, r := range h.records {
+			if f.never != nil && r.isCall() && f.never(r) {
+				wrong = append(wrong, fmt.Sprintf("with %q: worker %d was answered %q to its %s of %q, called at %d",
+					h.kinds[i].name, r.Worker, r.Outcome, r.Op, r.Name, r.Call))
+			}
+		}
+	}
+	return wrong
 }
 
 const (
@@ -194,6 +226,7 @@ func choose(root uint64, deployment string, i int) []kind {
 type table struct {
 	mu   sync.Mutex
 	rows map[row]*tally
+	rigs []string // histories that came to no end, and why
 }
 
 type row struct{ deployment, faults string }
@@ -226,6 +259,17 @@ func (s *table) add(p plan, j *judgement) {
 	if j.void != "" {
 		t.void = append(t.void, j.void)
 	}
+}
+
+// broken counts a history whose rig failed.
+func (s *table) broken(deployment string, faults []kind, why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text := deployment
+	for _, k := range faults {
+		text += ", " + k.name
+	}
+	s.rigs = append(s.rigs, text+": "+strings.Join(strings.Fields(why), " "))
 }
 
 func (s *table) total() (histories, void, undecided int) {
@@ -276,5 +320,8 @@ func (s *table) String() string {
 	voids := all.void
 	all.void = voids[:len(voids):len(voids)]
 	line("all", "", all)
+	for _, why := range s.rigs {
+		fmt.Fprintf(&b, "not a history: %s\n", why)
+	}
 	return b.String()
 }

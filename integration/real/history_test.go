@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/integration/stores"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/store"
 )
@@ -21,6 +23,8 @@ type plan struct {
 	WaitTTL    time.Duration
 	Names      []string
 	Parties    int // in each worker
+	Owners     int // explicit ones, that act in all workers
+	Hoard      int // more names that each worker holds all the time
 }
 
 // workers are how many processes use locks at a time.
@@ -39,6 +43,19 @@ func draw(rng *rand.Rand, deployment string, seed uint64, faults []kind) plan {
 	case 3:
 		p.TTL = 6 * time.Second // to WaitTTL as the defaults, 30 s to 5 s
 	}
+	switch rng.IntN(8) {
+	case 0, 1:
+		if deployment != redisQuorum { // there an owner belongs to one client
+			p.Owners = 2
+		}
+	case 2:
+		switch { // as many as all can be released in the time that Close has
+		case slices.Contains(anyRedis, deployment):
+			p.Hoard = 500
+		case !slices.Contains(onZookeeper, deployment):
+			p.Hoard = 50
+		}
+	}
 	for _, k := range faults {
 		p.Faults = append(p.Faults, k.name)
 		if k.slow {
@@ -52,12 +69,13 @@ func draw(rng *rand.Rand, deployment string, seed uint64, faults []kind) plan {
 
 // history is one run of workers on servers that meet their faults.
 type history struct {
-	t        *testing.T
+	t        testing.TB // the rig's
 	plan     plan
 	kinds    []kind
 	rng      *rand.Rand
 	site     *site
 	resource *redistest.Server // the register
+	owners   []string          // explicit ones
 	watch    *observer
 	children []*child // in the order of their start
 	troubles []trouble
@@ -68,18 +86,24 @@ type history struct {
 	claims  map[int]map[int]bool // by worker: the handles that are held
 }
 
-func newHistory(t *testing.T, deployment string, seed uint64, faults []kind, resource *redistest.Server) *history {
+func newHistory(t testing.TB, deployment string, seed uint64, faults []kind, resource *redistest.Server) *history {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 0))
 	var n needs
 	for _, k := range faults {
 		n.durable = n.durable || k.needs.durable
 		n.clock = n.clock || k.needs.clock
+		n.replicas = n.replicas || k.needs.replicas
+		n.users = n.users || k.needs.users
 	}
-	return &history{
+	h := &history{
 		t: t, plan: draw(rng, deployment, seed, faults), kinds: faults, rng: rng,
 		site: newSite(t, deployment, n), resource: resource, claims: map[int]map[int]bool{},
 	}
+	for range h.plan.Owners {
+		h.owners = append(h.owners, dlock.NewOwner().String())
+	}
+	return h
 }
 
 // add is called by the readers of all workers.
@@ -112,6 +136,7 @@ func (h *history) hire() {
 	h.children = append(h.children, startChild(h.t, job{
 		Worker: n, Seed: h.plan.Seed, URL: h.site.url(n), Register: h.resource.Addr, Keys: h.keys(),
 		Names: h.plan.Names, TTL: h.plan.TTL, WaitTTL: h.plan.WaitTTL, Parties: h.plan.Parties,
+		Owners: h.owners, Hoard: h.plan.Hoard,
 	}, h.add))
 }
 
@@ -141,7 +166,7 @@ func (h *history) run() {
 func (h *history) reach() store.Store {
 	h.t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		on, err := open(h.site.direct())
+		on, err := stores.Open(h.site.direct())
 		if err == nil {
 			return on
 		}
@@ -233,7 +258,7 @@ func (h *history) stop() (wrong []string) {
 	var stopping sync.WaitGroup
 	for _, c := range h.children {
 		stopping.Go(func() {
-			if err := c.stop(20 * time.Second); err != nil {
+			if err := c.stop(time.Minute); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				wrong = append(wrong, err.Error())

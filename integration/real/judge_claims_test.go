@@ -16,11 +16,20 @@ type believed struct {
 	nested                bool // in another claim of its party, so perhaps with its token
 }
 
+// owner is a party. Explicit owners, of which the worker is 0, act in all workers.
+type owner struct{ worker, party int }
+
+func ownerOf(worker, party int) owner {
+	if party < 0 {
+		worker = 0
+	}
+	return owner{worker, party}
+}
+
 func (e *evidence) claims(j *judgement) (all []*believed) {
 	type handle struct{ worker, handle int }
 	open := map[handle]*believed{}
-	type party struct{ worker, party int }
-	holds := map[party]bool{}
+	holds := map[owner]bool{}
 	type grant struct {
 		worker int
 		name   string
@@ -29,13 +38,14 @@ func (e *evidence) claims(j *judgement) (all []*believed) {
 	granted := map[grant]moment{} // when it was first asked for
 	for _, r := range e.records {
 		if r.Op == opLock && r.Outcome == held {
-			c := &believed{r.Worker, r.Party, r.Handle, r.Name, r.Shared, r.Token, r.Call, r.Return, never, holds[party{r.Worker, r.Party}]}
-			holds[party{r.Worker, r.Party}] = true
+			who := ownerOf(r.Worker, r.Party)
+			c := &believed{r.Worker, r.Party, r.Handle, r.Name, r.Shared, r.Token, r.Call, r.Return, never, holds[who]}
+			holds[who] = true
 			// A nested claim is as old as its grant, which may be lost unnoticed.
-			first, ok := granted[grant{r.Worker, r.Name, r.Token}]
+			first, ok := granted[grant{who.worker, r.Name, r.Token}]
 			if !ok {
 				first = r.Call
-				granted[grant{r.Worker, r.Name, r.Token}] = first
+				granted[grant{who.worker, r.Name, r.Token}] = first
 			}
 			c.asked = min(c.asked, first)
 			open[handle{r.Worker, r.Handle}] = c
@@ -66,7 +76,7 @@ func (e *evidence) checkClaims(j *judgement, claims []*believed) {
 	issued := e.issued()
 	for i, x := range claims {
 		for _, y := range claims[i+1:] { // began after x did
-			if x.name != y.name || x.shared && y.shared || x.worker == y.worker && x.party == y.party {
+			if x.name != y.name || x.shared && y.shared || ownerOf(x.worker, x.party) == ownerOf(y.worker, y.party) {
 				continue
 			}
 			if !e.Forgets && !y.nested && x.from < y.asked && y.token <= x.token &&

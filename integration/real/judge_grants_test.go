@@ -83,14 +83,19 @@ func (e *evidence) grants() (all []*grant) {
 		}
 	}
 	slices.SortFunc(all, func(a, b *grant) int { return int(a.known - b.known) })
-	owners := map[string]map[uint64]bool{}
+	type token struct {
+		name, owner string
+		token       uint64
+	}
+	firsts := map[token]*grant{}
 	for _, g := range all {
-		key := g.name + " " + g.owner
-		if owners[key] == nil {
-			owners[key] = map[uint64]bool{}
+		key := token{g.name, g.owner, g.token}
+		if first := firsts[key]; first == nil || g.from < first.from {
+			firsts[key] = g
 		}
-		g.again = g.copied || owners[key][g.token]
-		owners[key][g.token] = true
+	}
+	for _, g := range all {
+		g.again = g.copied || firsts[token{g.name, g.owner, g.token}] != g
 	}
 	return all
 }

@@ -34,11 +34,13 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/dlock-go/dlock/integration/stores"
 	"github.com/dlock-go/dlock/internal/locktest"
 )
 
 var (
 	histories  = flag.Int("real.histories", 2, "histories for each deployment; with less than 10, none on ZooKeeper")
+	within     = flag.Duration("real.for", 0, "begin no history after so long (0: all of them)")
 	deployment = flag.String("real.deployment", "", "run histories on this `deployment` alone")
 	fault      = flag.String("real.fault", "", "run histories with this `kind` of fault alone")
 	seed       = flag.Uint64("real.seed", 0, "draw the histories from this seed; 0: any")
@@ -52,5 +54,5 @@ func TestMain(m *testing.M) {
 	beWorker()
 	beRival()
 	flag.Parse()
-	locktest.Main(m, open, strconv.Itoa(*parallel), "redis/rueidis", "go.etcd.io", "jackc")
+	locktest.Main(m, stores.Open, strconv.Itoa(*parallel), "redis/rueidis", "go.etcd.io", "jackc")
 }

@@ -13,13 +13,15 @@ import (
 	"github.com/jackc/pgx/v5"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/go-zookeeper/zk"
+
+	"github.com/dlock-go/dlock/integration/stores"
 	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/postgrestest"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/internal/zookeepertest"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/postgres"
-	"github.com/go-zookeeper/zk"
 )
 
 // The deployments.
@@ -39,6 +41,7 @@ var deployments = []string{redisOne, redisSentinel, redisCluster, etcdOne, etcdT
 type site struct {
 	t          testing.TB
 	deployment string
+	needs      needs
 
 	redis    []*redistest.Server // those that keep locks
 	sentinel *redistest.Sentinel
@@ -69,11 +72,14 @@ type wire interface {
 type needs struct {
 	durable bool // they keep their data
 	clock   bool // it can be set
+
+	replicas bool // a grant waits for one
+	users    bool // they ask for a user and a password
 }
 
 func newSite(t testing.TB, deployment string, n needs) *site {
 	t.Helper()
-	s := &site{t: t, deployment: deployment, wires: map[int][]wire{}}
+	s := &site{t: t, deployment: deployment, needs: n, wires: map[int][]wire{}}
 	var config []string
 	if n.durable {
 		config = []string{"appendonly yes", "appendfsync always"}
@@ -102,6 +108,11 @@ func newSite(t testing.TB, deployment string, n needs) *site {
 		if deployment == etcdThree {
 			members = 3
 		}
+		if n.users {
+			s.etcd = etcdtest.Start(t, members, "--auth-token-ttl=1", "--bcrypt-cost=4")
+			s.admin = s.guardEtcd()
+			break
+		}
 		s.etcd = etcdtest.Start(t, members)
 		s.admin = s.etcd.Client(t)
 	case postgresOne:
@@ -111,6 +122,11 @@ func newSite(t testing.TB, deployment string, n needs) *site {
 	case zookeeperThree:
 		s.startZookeeper(t, 3)
 	}
+	for _, server := range s.redis {
+		if n.users {
+			server.MustDo("ACL", "SETUSER", "locker", "on", ">secret", "~*", "&*", "+@all")
+		}
+	}
 	return s
 }
 
@@ -118,11 +134,15 @@ func newSite(t testing.TB, deployment string, n needs) *site {
 func (s *site) direct() string {
 	switch {
 	case s.sentinel != nil:
-		return s.sentinel.URL()
+		url := s.sentinel.URL()
+		if s.needs.replicas {
+			url += "&min_replicas=1&replica_timeout=200ms"
+		}
+		return url
 	case s.cluster != nil:
 		return s.cluster.URL()
 	case s.etcd != nil:
-		return s.etcd.URL()
+		return s.as(s.etcd.URL())
 	case s.postgres != nil:
 		return s.database
 	case s.zookeeper != nil:
@@ -144,7 +164,7 @@ func (s *site) url(worker int) string {
 		for _, server := range s.redis {
 			p := redistest.StartProxy(s.t, server.Addr)
 			s.wires[worker] = append(s.wires[worker], p)
-			urls = append(urls, p.URL())
+			urls = append(urls, s.as(p.URL()))
 		}
 		return strings.Join(urls, " ")
 	case redisSentinel, redisCluster:
@@ -162,7 +182,15 @@ func (s *site) url(worker int) string {
 		s.wires[worker] = append(s.wires[worker], p)
 		addrs = append(addrs, p.Addr)
 	}
-	return "etcd://" + strings.Join(addrs, ",") + "/"
+	return s.as("etcd://" + strings.Join(addrs, ",") + "/")
+}
+
+// as adds the user to a URL, where the servers ask for one.
+func (s *site) as(url string) string {
+	if s.needs.users {
+		return strings.Replace(url, "://", "://locker:secret@", 1)
+	}
+	return url
 }
 
 // master is a Redis server that keeps the locks of one of these names now.
@@ -313,15 +341,7 @@ func (s *site) logs() map[string][]byte {
 func (s *site) startPostgres(t testing.TB) {
 	t.Helper()
 	s.postgres = postgrestest.Start(t)
-	s.database = s.postgres.URL()
-	c, err := pgx.Connect(context.Background(), s.database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close(context.Background())
-	if err := postgres.Migrate(context.Background(), c, ""); err != nil {
-		t.Fatal(err)
-	}
+	s.database = stores.NewDatabase(t, s.postgres)
 	looking, err := postgres.Open(context.Background(), s.database+"&poll=true")
 	if err != nil {
 		t.Fatal(err)

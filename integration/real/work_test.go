@@ -23,6 +23,11 @@ func (w *worker) act(rng *rand.Rand) {
 	ctx, cancel := context.WithTimeout(w.ctx, patience)
 	defer cancel()
 	try := rng.IntN(6) == 0
+	if n := len(w.owners); n > 0 && rng.IntN(3) == 0 {
+		i := rng.IntN(n)
+		p.number = -1 - i
+		ctx = dlock.WithOwner(ctx, w.owners[i])
+	}
 	c := p.take(ctx, shared, try)
 	if c == nil {
 		return
@@ -38,10 +43,28 @@ func (w *worker) act(rng *rand.Rand) {
 	}
 }
 
-// party is who acts: one owner, with all its nested calls.
+// hoard holds a name until the work is over, and takes it again when it is lost.
+func (w *worker) hoard(name string) {
+	p := &party{worker: w, number: int(w.parties.Add(1)), lock: w.client.RWMutex(name)}
+	for w.ctx.Err() == nil {
+		if c := p.take(w.ctx, false, false); c != nil {
+			select {
+			case <-c.hold.Done():
+			case <-w.ctx.Done():
+			}
+			c.unlock()
+		}
+		select {
+		case <-time.After(w.TTL / 4):
+		case <-w.ctx.Done():
+		}
+	}
+}
+
+// party is one owner, with all its nested calls.
 type party struct {
 	worker *worker
-	number int
+	number int // negative: an explicit owner, which may act in several workers at once
 	rng    *rand.Rand
 	lock   *dlock.RWMutex
 	token  uint64 // the greatest that it got: after an upgrade was given back, its own writing bars the older one
@@ -128,8 +151,13 @@ func (p *party) nest(outer *claim, shared bool) {
 }
 
 // access reads the register, works, and writes what follows from what it read.
-// It is careless: that its hold may be lost meanwhile is the register's concern.
+// It is careless: that its hold may be lost meanwhile is the register's concern. An
+// explicit owner only works: its holds in several places do not exclude each other.
 func (p *party) access(c *claim) {
+	if p.number < 0 {
+		p.work(c)
+		return
+	}
 	w := p.worker
 	key, token := w.Keys+c.hold.Name(), p.token
 	r := record{Op: opRead, Name: c.hold.Name(), Token: token, Handle: c.number, Call: now()}

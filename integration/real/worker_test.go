@@ -7,17 +7,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/integration/stores"
 	"github.com/dlock-go/dlock/store"
-	"github.com/dlock-go/dlock/store/etcd"
-	"github.com/dlock-go/dlock/store/postgres"
-	"github.com/dlock-go/dlock/store/redis"
-	"github.com/dlock-go/dlock/store/zookeeper"
 )
 
 // job is what a worker is told, in the variable jobEnv.
@@ -30,7 +26,9 @@ type job struct {
 	Names    []string
 	TTL      time.Duration
 	WaitTTL  time.Duration
-	Parties  int // how many goroutines want locks
+	Parties  int      // how many goroutines want locks
+	Owners   []string // that act in all workers
+	Hoard    int      // how many names of its own it holds all the time
 }
 
 const jobEnv = "DLOCK_REAL_JOB"
@@ -41,6 +39,7 @@ type worker struct {
 	journal  *journal
 	client   *dlock.Client
 	register register
+	owners   []dlock.Owner
 	ctx      context.Context // of all waits; ends with the work
 
 	slow atomic.Pointer[chan struct{}] // closed when it is to be quick again; nil while it is
@@ -60,6 +59,13 @@ func beWorker() {
 	w := &worker{}
 	if err := json.Unmarshal([]byte(text), &w.job); err != nil {
 		panic(err)
+	}
+	for _, text := range w.Owners {
+		owner, err := dlock.ParseOwner(text)
+		if err != nil {
+			panic(err)
+		}
+		w.owners = append(w.owners, owner)
 	}
 	w.journal = &journal{worker: w.Worker, w: os.Stdout}
 	var stop context.CancelFunc
@@ -88,8 +94,11 @@ func beWorker() {
 func (w *worker) run() error {
 	go w.heart()
 	var err error
-	if w.register, err = openRegister(w.Register); err != nil {
-		return fmt.Errorf("the register: %w", err)
+	w.register, err = openRegister(w.Register)
+	for deadline := time.Now().Add(time.Minute); err != nil; w.register, err = openRegister(w.Register) {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("the register: %w", err)
+		}
 	}
 	on := w.open()
 	if on == nil {
@@ -109,6 +118,9 @@ func (w *worker) run() error {
 			}
 		})
 	}
+	for i := range w.Hoard {
+		working.Go(func() { w.hoard(fmt.Sprint("hoard ", w.Worker, " ", i)) })
+	}
 	working.Wait()
 	call := now()
 	err = w.client.Close()
@@ -119,28 +131,12 @@ func (w *worker) run() error {
 // open tries until it can, for the servers may be meeting their fault.
 func (w *worker) open() store.Store {
 	for w.ctx.Err() == nil {
-		if on, err := open(w.URL); err == nil {
+		if on, err := stores.Open(w.URL); err == nil {
 			return on
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
 	return nil
-}
-
-func open(url string) (store.Store, error) {
-	if strings.HasPrefix(url, "etcd:") {
-		return etcd.Open(url)
-	}
-	if strings.HasPrefix(url, "postgres:") {
-		return postgres.Open(context.Background(), url)
-	}
-	if strings.HasPrefix(url, "zk:") {
-		return zookeeper.Open(url)
-	}
-	if nodes := strings.Fields(url); len(nodes) > 1 {
-		return redis.OpenQuorum(nodes...)
-	}
-	return redis.Open(url)
 }
 
 const (

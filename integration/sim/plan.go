@@ -9,6 +9,7 @@ import (
 // Plan is all that is drawn of one history.
 type Plan struct {
 	Seed    uint64
+	Scene   Scene
 	TTL     time.Duration // by which all other times are measured
 	Names   int
 	Nodes   int `json:",omitempty"` // of a quorum; 0: the store is one
@@ -85,13 +86,14 @@ type Fault struct {
 const explicitOwners = 2
 
 // NewPlan draws a plan. The same seed gives the same plan.
-func NewPlan(seed uint64) Plan { return newPlan(seed, 0) }
+func NewPlan(seed uint64) Plan { return newPlan(seed, drawScene(seed), 0) }
 
-// newPlan draws a plan with a TTL of at least shortest.
-func newPlan(seed uint64, shortest time.Duration) Plan {
-	d := draw{rand.New(rand.NewPCG(seed, 0))}
+// newPlan draws a plan of a scene, with a TTL of at least shortest.
+func newPlan(seed uint64, scene Scene, shortest time.Duration) Plan {
+	d := drawOf(seed, 0)
 	p := Plan{
 		Seed:  seed,
+		Scene: scene,
 		TTL:   max(shortest, pick(d, 200*time.Millisecond, time.Second, 3*time.Second, 30*time.Second)),
 		Names: 1 + d.IntN(3),
 	}
@@ -110,7 +112,8 @@ func newPlan(seed uint64, shortest time.Duration) Plan {
 		p.Deeds = append(p.Deeds, deed)
 	}
 	p.drawFaults(d, operations)
-	p.drawHaste(draw{rand.New(rand.NewPCG(seed, 1))})
+	p.drawHaste(drawOf(seed, 1))
+	p.stage()
 	return p
 }
 
@@ -119,7 +122,7 @@ func newPlan(seed uint64, shortest time.Duration) Plan {
 // As they do so only within milliseconds, half of the clients have more tasks
 // that are brief about everything.
 func (p *Plan) drawHaste(d draw) {
-	p.Scant = pick(draw{rand.New(rand.NewPCG(p.Seed, 2))}, 0, 0, 0, 2, 4)
+	p.Scant = pick(drawOf(p.Seed, 2), 0, 0, 0, 2, 4)
 	for i := range p.Clients {
 		p.Clients[i].LocalHandoffs = pick(d, -1, 0, 0, 1, 2, 5)
 		if !d.one(2) {
@@ -158,8 +161,11 @@ func (d draw) briefly(t time.Duration) time.Duration {
 // over returns the plan for a quorum of so many nodes, which keep no lease that is
 // shorter than their messages take, and have time to answer.
 func (p Plan) over(nodes int) Plan {
+	if nodes > 0 && p.Scene == Many { // for each node, that takes too long
+		p = newPlan(p.Seed, Plain, 0)
+	}
 	if nodes > 0 && p.TTL < time.Second {
-		p = newPlan(p.Seed, time.Second)
+		p = newPlan(p.Seed, p.Scene, time.Second)
 	}
 	for i := range p.Clients {
 		if c := &p.Clients[i]; nodes > 0 && c.StoreTimeout < c.TTL {
@@ -298,6 +304,9 @@ func (p *Plan) skew(d draw, kind Kind) {
 
 // draw is a source of everything in a plan.
 type draw struct{ *rand.Rand }
+
+// drawOf is one of the sources of a seed.
+func drawOf(seed, source uint64) draw { return draw{rand.New(rand.NewPCG(seed, source))} }
 
 func (d draw) one(in int) bool { return d.IntN(in) == 0 }
 

@@ -15,17 +15,19 @@ type report struct {
 	planned                                 map[Kind]int    // histories whose plans have it
 	effects                                 map[Kind]int    // calls and events that met it
 	pairs                                   map[[2]Kind]int // histories
+	scenes                                  map[Scene]int   // histories
 	why                                     map[string]int  // of void ones
 }
 
 func newReport() *report {
-	return &report{planned: make(map[Kind]int), effects: make(map[Kind]int), pairs: make(map[[2]Kind]int), why: make(map[string]int)}
+	return &report{planned: make(map[Kind]int), effects: make(map[Kind]int), pairs: make(map[[2]Kind]int), scenes: make(map[Scene]int), why: make(map[string]int)}
 }
 
 // add counts a history in.
 func (r *report) add(h *History, found []Violation) {
 	r.histories++
 	r.operations += h.Operations
+	r.scenes[h.Plan.Scene]++
 	r.calls += len(h.Calls)
 	r.handOvers += h.handOvers()
 	r.localHandOvers += h.localHandOvers()
@@ -58,6 +60,9 @@ func (r *report) summary(took time.Duration) string {
 		r.histories, r.operations, r.violations, r.undecided, r.void, took.Seconds(), float64(r.histories)/took.Seconds())
 	fmt.Fprintf(&b, "%d calls of the store, %d hand-overs, %d of them within a client, %d pairs of faults, %d judged with open calls too; void: %v\n",
 		r.calls, r.handOvers, r.localHandOvers, len(r.pairs), r.crossChecked, r.why)
+	for _, s := range Scenes {
+		fmt.Fprintf(&b, "%-13s %5d histories\n", s, r.scenes[s])
+	}
 	for _, k := range Kinds {
 		fmt.Fprintf(&b, "%-13s in %5d histories, met %8d times\n", k, r.planned[k], r.effects[k])
 	}

@@ -189,6 +189,9 @@ func (b *bout) give(h *held) {
 		if !errors.Is(h.hold.Err(), dlock.ErrLost) {
 			b.world.history.disowned(h)
 		}
+		if p.groundless(b.client, b.visit) {
+			b.world.history.complain(fmt.Sprintf("%q: token %d is lost, and nothing has happened: %v", b.lock.Name(), h.hold.Token(), err))
+		}
 	case errors.Is(err, dlock.ErrClosed) && len(p.Deeds) > 0:
 	case (errors.Is(err, dlock.ErrUnavailable) || errors.Is(err, store.ErrRefused)) && len(p.Faults) > 0:
 	default:

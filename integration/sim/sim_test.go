@@ -20,6 +20,7 @@ var (
 	within    = flag.Duration("sim.for", 0, "begin no history after so long (0: all of them)")
 	enough    = flag.Int("sim.enough", 5, "end when so many histories have failed")
 	nodes     = flag.Int("sim.quorum", 0, "run over a quorum of so many nodes, 3 or 5, instead of one store")
+	scene     = flag.String("sim.scene", "", "run histories of this scene alone")
 	judgeFile = flag.String("sim.judge", "", "judge the history in this file again")
 )
 
@@ -61,6 +62,9 @@ func TestSimulation(t *testing.T) {
 		t.Errorf("%d of %d histories are void: %v", void, f.report.histories, f.report.why)
 	}
 	if *oneSeed != 0 {
+		return
+	}
+	if *scene != "" {
 		return
 	}
 	for _, k := range Kinds {
@@ -126,7 +130,7 @@ func (f *fleet) fed() bool {
 
 // sail runs and judges one history.
 func (f *fleet) sail(seed uint64) {
-	h, found := simulate(f.t, NewPlan(seed).over(f.nodes))
+	h, found := simulate(f.t, planOf(seed).over(f.nodes))
 	if len(found) == 0 {
 		found = Judge(h)
 	}
@@ -151,7 +155,7 @@ func (f *fleet) sail(seed uint64) {
 	for _, v := range found[:min(len(found), some)] {
 		f.t.Errorf("seed %d (%s): %v", seed, faultsOf(h.Plan), v)
 	}
-	f.t.Logf("seed %d: the history is kept in %s; go test ./sim -run=TestSimulation$ -sim.seed=%d -sim.quorum=%d runs its plan again", seed, path, seed, f.nodes)
+	f.t.Logf("seed %d: the history is kept in %s; go test ./sim -run=TestSimulation$ -sim.seed=%d -sim.quorum=%d -sim.scene=%q runs its plan again", seed, path, seed, f.nodes, h.Plan.Scene)
 }
 
 func (f *fleet) keep(h *History, found []Violation) (string, error) {
@@ -168,6 +172,14 @@ func (f *fleet) keep(h *History, found []Violation) (string, error) {
 	return keep(f.dir, h, found)
 }
 
+func planOf(seed uint64) Plan {
+	if *scene != "" {
+		return newPlan(seed, Scene(*scene), 0)
+	}
+	return NewPlan(seed)
+}
+
+// faultsOf names the scene of a plan, unless it is plain, and its faults.
 func faultsOf(p Plan) string {
 	text := "no faults"
 	for i, f := range p.Faults {
@@ -176,6 +188,9 @@ func faultsOf(p Plan) string {
 		} else {
 			text += " + " + string(f.Kind)
 		}
+	}
+	if p.Scene != Plain {
+		text = string(p.Scene) + ", " + text
 	}
 	return text
 }

@@ -53,7 +53,7 @@ func Run(p Plan) *History {
 	}
 	w.ctx, w.stop = context.WithCancel(context.Background())
 	defer w.stop()
-	for range explicitOwners {
+	for range crowdOwners {
 		w.owners = append(w.owners, dlock.NewOwner())
 	}
 	for i := range p.Clients {
@@ -188,4 +188,4 @@ func (w *world) quiet() time.Duration {
 	return time.Duration(float64(longest)/slowest) + 4*w.plan.TTL
 }
 
-func lockName(n int) string { return string(rune('a' + n)) }
+func lockName(n int) string { return fmt.Sprintf("%c%d", 'a'+n%26, n/26) }

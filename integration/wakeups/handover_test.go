@@ -5,9 +5,12 @@ import (
 	"testing"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/integration/stores"
 	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/locktest"
+	"github.com/dlock-go/dlock/internal/postgrestest"
 	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/internal/zookeepertest"
 )
 
 // All connections that subscribe are killed, by the server, while locks go from
@@ -16,7 +19,7 @@ func TestRedisSubscribersKilled(t *testing.T) {
 	server := redistest.Start(t)
 	var clients []*dlock.Client
 	for range runners {
-		clients = append(clients, locktest.NewClient(t, openStore(t, server.URL()), asleep))
+		clients = append(clients, locktest.NewClient(t, stores.OpenFor(t, server.URL()), asleep))
 	}
 	server.Client() // connects, which only this goroutine may have fail
 	r := newRelay(newPulse(t, func() error { return server.Do("PING").Error() }), prove(2000, 100_000))
@@ -37,20 +40,62 @@ func TestRedisSubscribersKilled(t *testing.T) {
 // else: one client after the other has its connection cut.
 func TestEtcdWatchersCut(t *testing.T) {
 	server := etcdtest.Start(t, 1)
+	admin := server.Client(t)
+	beat := func() error {
+		_, err := admin.Get(context.Background(), "pulse")
+		return err
+	}
+	r := newRelay(newPulse(t, beat), prove(1000, 20_000))
+	r.cutWires(t, server.Members[0].Endpoint, (*etcdtest.Proxy).URL, prove(10, 200))
+}
+
+// The same for PostgreSQL, where the connection that listens is one of several.
+func TestPostgresListenersKilled(t *testing.T) {
+	server := postgrestest.Start(t)
+	url := stores.NewDatabase(t, server)
+	var clients []*dlock.Client
+	for range runners {
+		clients = append(clients, locktest.NewClient(t, stores.OpenFor(t, url), asleep))
+	}
+	admin := connect(t, url)
+	r := newRelay(newPulse(t, beatOf(t, url)), prove(1000, 20_000))
+	r.run(t, clients, prove(10, 200), func() (killed int) {
+		// Of a backend the activity is its last statement, which is the one that listens.
+		err := admin.QueryRow(context.Background(), `SELECT count(pg_terminate_backend(pid))
+			FROM pg_stat_activity WHERE query ILIKE 'LISTEN%' AND pid <> pg_backend_pid()`).Scan(&killed)
+		if err != nil {
+			t.Error(server.Addr, err)
+			return 1
+		}
+		if killed > 0 {
+			r.killed()
+		}
+		return killed
+	})
+}
+
+// The same for ZooKeeper, where watches share the one connection of a session with all
+// else.
+func TestZookeeperWatchersCut(t *testing.T) {
+	server := zookeepertest.Start(t, 1)
+	url := func(p *etcdtest.Proxy) string { return "zk://" + p.Addr }
+	r := newRelay(newPulse(t, lookAt(t, server.URL())), prove(400, 10_000))
+	r.lost = lostOnZookeeper
+	r.cutWires(t, server.Members[0].Addr, url, prove(5, 100))
+}
+
+// cutWires hands locks over between clients, each on a wire of its own, and cuts one wire
+// after the other.
+func (r *relay) cutWires(t *testing.T, addr string, url func(*etcdtest.Proxy) string, kills int) {
 	var clients []*dlock.Client
 	var proxies []*etcdtest.Proxy
 	for range runners {
-		p := etcdtest.StartProxy(t, server.Members[0].Endpoint)
+		p := etcdtest.StartProxy(t, addr) // it knows bytes only
 		proxies = append(proxies, p)
-		clients = append(clients, locktest.NewClient(t, openStore(t, p.URL()), asleep))
+		clients = append(clients, locktest.NewClient(t, stores.OpenFor(t, url(p)), asleep))
 	}
-	admin := server.Client(t)
-	r := newRelay(newPulse(t, func() error {
-		_, err := admin.Get(context.Background(), "pulse")
-		return err
-	}), prove(1000, 20_000))
 	n := 0
-	r.run(t, clients, prove(10, 200), func() int {
+	r.run(t, clients, kills, func() int {
 		proxies[n%runners].Cut()
 		n++
 		r.killed()

@@ -7,9 +7,12 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/integration/stores"
 	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/locktest"
+	"github.com/dlock-go/dlock/internal/postgrestest"
 	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/internal/zookeepertest"
 	"github.com/dlock-go/dlock/store"
 )
 
@@ -37,9 +40,20 @@ func TestEtcdHolderKilled(t *testing.T) {
 	killHolders(t, server.URL(), p, 2*time.Second)
 }
 
+// Who waits asks when the lease of the holder is over.
+func TestPostgresHolderKilled(t *testing.T) {
+	url := stores.NewDatabase(t, postgrestest.Start(t))
+	killHolders(t, url, newPulse(t, beatOf(t, url)), 200*time.Millisecond)
+}
+
+func TestZookeeperHolderKilled(t *testing.T) {
+	url := zookeepertest.Start(t, 1).URL()
+	killHolders(t, url, newPulse(t, lookAt(t, url)), 200*time.Millisecond)
+}
+
 func killHolders(t *testing.T, url string, p *pulse, late time.Duration) {
-	direct := openStore(t, url)
-	c := locktest.NewClient(t, openStore(t, url), asleep)
+	direct := stores.OpenFor(t, url)
+	c := locktest.NewClient(t, stores.OpenFor(t, url), asleep)
 	rounds := prove(4, 40)
 	worst := make(chan time.Duration, rounds)
 	few := make(chan struct{}, 4) // a process that starts takes a lot

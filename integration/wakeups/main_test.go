@@ -8,23 +8,13 @@ package wakeups
 
 import (
 	"os"
-	"strings"
 	"testing"
 
+	"github.com/dlock-go/dlock/integration/stores"
 	"github.com/dlock-go/dlock/internal/locktest"
-	"github.com/dlock-go/dlock/store"
-	"github.com/dlock-go/dlock/store/etcd"
-	"github.com/dlock-go/dlock/store/redis"
 )
 
-func TestMain(m *testing.M) { locktest.Main(m, open, "16") }
-
-func open(url string) (store.Store, error) {
-	if strings.HasPrefix(url, "etcd:") {
-		return etcd.Open(url)
-	}
-	return redis.Open(url)
-}
+func TestMain(m *testing.M) { locktest.Main(m, stores.Open, "16") }
 
 // prove is how often to do something: few times, or many if that is wanted.
 func prove(few, many int) int {
@@ -32,14 +22,4 @@ func prove(few, many int) int {
 		return many
 	}
 	return few
-}
-
-func openStore(t *testing.T, url string) store.Store {
-	t.Helper()
-	s, err := open(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
 }

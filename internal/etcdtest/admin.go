@@ -114,7 +114,7 @@ func (c *Cluster) leader() (*Member, uint64) {
 
 // Leader returns the member that leads and that a majority follows. Members that
 // are killed or paused are not asked. It blocks until there is one, so after the
-// Kill or Pause of the leader for about 1 s, and fails the test after 20 s.
+// Kill or Pause of the leader for about 1 s, and fails the test after a minute.
 func (c *Cluster) Leader() *Member {
 	c.t.Helper()
 	var leader *Member
@@ -127,7 +127,7 @@ func (c *Cluster) Leader() *Member {
 
 // MoveLeader has the leader hand over to the next running member, in the order
 // of Members, and returns that. It blocks until a majority follows it, and fails
-// the test after 20 s, so also if no other member runs.
+// the test after a minute, so also if no other member runs.
 func (c *Cluster) MoveLeader() *Member {
 	c.t.Helper()
 	var heir *Member
@@ -165,7 +165,7 @@ func (c *Cluster) after(m *Member) *Member {
 
 // Compact compacts at the present revision, so that no older one can be read or
 // watched. It blocks until all running members have done it, and fails the test
-// if that takes longer than 20 s, as without a majority.
+// if that takes longer than a minute, as without a majority.
 func (c *Cluster) Compact() {
 	c.t.Helper()
 	compacted := map[*Member]bool{}
@@ -197,7 +197,7 @@ func (c *Cluster) Compact() {
 	})
 }
 
-// await blocks until ok, and fails the test if that takes longer than 20 s.
+// await blocks until ok, and fails the test if that takes longer than a minute.
 func (c *Cluster) await(what string, ok func() bool) {
 	c.t.Helper()
 	deadline := time.Now().Add(startTimeout)

@@ -51,7 +51,7 @@ type Member struct {
 // Start starts a cluster of n members on free ports of 127.0.0.1 with their data
 // in t.TempDir, with extra flags of the command line ("--max-txn-ops=8"), which
 // override its own. It blocks until each member answers a linearizable read,
-// fails the test if that takes longer than 20 s, and kills the members when the
+// fails the test if that takes longer than a minute, and kills the members when the
 // test ends.
 //
 // A member stands for election after 0.5 to 1 s without a leader. The shortest

@@ -23,7 +23,7 @@ import (
 // errAddressInUse says that somebody else has bound a port of a member.
 var errAddressInUse = errors.New("a port of the etcd server is in use")
 
-const startTimeout = 20 * time.Second
+const startTimeout = time.Minute
 
 // spawn starts the server and does not wait for anything.
 func (m *Member) spawn() error {

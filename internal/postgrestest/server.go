@@ -24,7 +24,7 @@ import (
 )
 
 // startTimeout is how long a server may take to start, to stop or to carry out a statement.
-const startTimeout = 30 * time.Second
+const startTimeout = time.Minute
 
 // Server is a PostgreSQL server. Its methods may be called concurrently, except
 // those that start and stop it.

@@ -113,7 +113,7 @@ func text(reply any) string {
 	return strings.Join(lines, "\n")
 }
 
-// await blocks until ok, and fails the test if that takes longer than 20 s.
+// await blocks until ok, and fails the test if that takes longer than a minute.
 func (s *Server) await(what string, ok func() bool) {
 	s.t.Helper()
 	deadline := time.Now().Add(startTimeout)

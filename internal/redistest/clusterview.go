@@ -92,7 +92,7 @@ func (c *Cluster) agreed(slot int, owner *Server) bool {
 // Master returns the node that serves the slot now, by its own account. Nodes
 // that are killed or paused are not asked. It blocks until there is one, so
 // after the Kill of a master until its replica has taken over, and fails the
-// test after 20 s.
+// test after a minute.
 func (c *Cluster) Master(slot int) *Server {
 	c.t.Helper()
 	var owner *Server

@@ -17,7 +17,7 @@ import (
 // errAddressInUse says that somebody else has bound the port of a server.
 var errAddressInUse = errors.New("the port of redis-server is in use")
 
-const startTimeout = 20 * time.Second
+const startTimeout = time.Minute
 
 // run starts the server and waits until it answers.
 func (s *Server) run() error {

@@ -42,7 +42,7 @@ type Server struct {
 // Start starts a redis-server on a free port of 127.0.0.1 that keeps nothing on
 // disk, with extra lines of redis.conf ("maxmemory 1mb"), which override its
 // own. It blocks until the server answers PING, fails the test if that takes
-// longer than 20 s, and kills the server when the test ends.
+// longer than a minute, and kills the server when the test ends.
 func Start(t testing.TB, config ...string) *Server {
 	t.Helper()
 	return launch(t, kind{lines: func(port, _ int) []string { return append(standalone(port), config...) }})
