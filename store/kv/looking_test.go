@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -190,7 +191,7 @@ func TestWhenASweepComes(t *testing.T) {
 	})
 }
 
-// Without a Sweeper the expired records go, and only those that live count for the next sweep.
+// Without a Sweeper the expired records go, and those that live count for the next sweep.
 func TestSweepCountsTheLiving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backend{table: newTable()}
@@ -201,23 +202,109 @@ func TestSweepCountsTheLiving(t *testing.T) {
 				synctest.Wait()
 			}
 		}
-		grant(0, 200) // the last sweep was after 128 of them and left 128
-		if len(b.values) != 200 {
-			t.Fatalf("%d values", len(b.values))
-		}
+		grant(0, 128) // the second sweep left all of them
 		time.Sleep(lease)
-		grant(200, 256)
-		if n := len(b.values); n != 56 {
-			t.Fatalf("%d values after a sweep, want the 56 that live", n)
+		grant(128, 255)
+		if n := len(b.values); n != 255 {
+			t.Fatalf("%d values before the third sweep is due, want 255", n)
 		}
-		time.Sleep(lease)
-		grant(256, 256+63)
-		if n := len(b.values); n != 56+63 {
-			t.Fatalf("%d values before the next sweep", n)
-		}
-		grant(400, 401)
-		if n := len(b.values); n != 64 {
-			t.Errorf("%d values after the next sweep, want 64", n)
+		grant(255, 256)
+		if n := len(b.values); n != 128 {
+			t.Fatalf("%d values after the third sweep, want the 128 that live", n)
 		}
 	})
+}
+
+// A handle that looks at free names makes no records, so it has nothing to sweep. A list
+// removes what it finds expired.
+func TestFreeNamesAreNotSwept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &sweeper{backend: backend{table: newTable()}}
+		s := open(t, b, nil)
+		for n := range 200 {
+			s.Inspect(t.Context(), fmt.Sprint(n))
+		}
+		synctest.Wait()
+		if b.sweeps != 0 {
+			t.Errorf("%d sweeps", b.sweeps)
+		}
+		hold(t, s, request("n", 1, false))
+		time.Sleep(lease)
+		if names, err := s.List(t.Context()); err != nil || len(names) > 0 || len(b.values) > 0 {
+			t.Errorf("got %v, %v, with %d values left, want none", names, err, len(b.values))
+		}
+	})
+}
+
+// A place that is shorter than the clocks may differ is looked for, too.
+func TestLookForAShortPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := newTable()
+		s, peer := open(t, &backend{table: table}, nil), open(t, &backend{table: table}, nil)
+		events := hear(s)
+		holder, waiter := request("n", 1, false), request("n", 2, true)
+		waiter.WaitTTL = 400 * time.Millisecond
+		hold(t, peer, holder)
+		queue(t, s, waiter)
+		time.Sleep(100 * time.Millisecond)
+		peer.Release(t.Context(), refOf(holder))
+		time.Sleep(300 * time.Millisecond)
+		if got := events(); len(got) != 1 || got[0].ID != waiter.ID {
+			t.Errorf("got %+v, want the event", got)
+		}
+	})
+}
+
+// One goroutine looks for all waiters.
+func TestOneGoroutineLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, &backend{table: newTable()}, nil)
+		defer s.Close()
+		hold(t, s, request("n", 0, false))
+		synctest.Wait()
+		before := runtime.NumGoroutine()
+		for n := range 50 {
+			queue(t, s, request("n", n%5+1, true))
+		}
+		synctest.Wait()
+		if more := runtime.NumGoroutine() - before; more > 5 {
+			t.Errorf("%d goroutines more", more)
+		}
+	})
+}
+
+// A handle keeps nothing of a call that has ended: neither in itself nor in the caller's ctx.
+func TestCallsLeaveNothing(t *testing.T) {
+	s := open(t, &backend{table: newTable()}, nil)
+	defer s.Close()
+	measure := func() uint64 {
+		for range 20_000 {
+			s.Inspect(t.Context(), "n")
+		}
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	measure()
+	before := measure()
+	if after := measure(); after > before+500_000 {
+		t.Errorf("%d bytes more after 20,000 calls", after-before)
+	}
+}
+
+// A closed handle tells nothing.
+func TestClosedHandleTellsNothing(t *testing.T) {
+	b := &backend{table: newTable()}
+	s := open(t, notifying{b}, nil)
+	events := hear(s)
+	s.Close()
+	for _, got := range b.receivers {
+		got(nil)
+		got([]byte("id 1 0\n"))
+	}
+	late := hear(s)
+	if got := append(events(), late()...); len(got) > 0 {
+		t.Errorf("got %+v", got)
+	}
 }
