@@ -27,6 +27,8 @@ var helper string
 var (
 	dir   = flag.String("C", "..", "the directory of the module")
 	only  = flag.String("only", "", "numbers of mutants, with commas between; all if empty")
+	every = flag.Int("every", 1, "run each n-th mutant only")
+	skip  = flag.String("skip", "", "leave out tests whose names match this `regexp`")
 	out   = flag.String("overlay", "", "only write the overlay into this directory")
 	short = flag.Bool("short", true, "run the tests with -short")
 )

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -37,8 +38,9 @@ func (r *runner) build(overlay, pattern, binary string) {
 	list.Dir = dir
 	names, err := list.Output()
 	check(err)
+	left := regexp.MustCompile(*skip)
 	for _, name := range strings.Fields(string(names)) {
-		if strings.HasPrefix(name, "Benchmark") {
+		if strings.HasPrefix(name, "Benchmark") || *skip != "" && left.MatchString(name) {
 			continue
 		}
 		t := &test{binary: binary, dir: dir, name: name}
@@ -128,7 +130,7 @@ func (r *runner) killed(id int) bool {
 func (r *runner) all(mutants []mutant, only string) {
 	var killed, lived, missed int
 	for _, m := range mutants {
-		if only != "" && !strings.Contains(","+only+",", fmt.Sprintf(",%d,", m.id)) {
+		if m.id%*every != 0 || only != "" && !strings.Contains(","+only+",", fmt.Sprintf(",%d,", m.id)) {
 			continue
 		}
 		switch {

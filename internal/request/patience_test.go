@@ -1,0 +1,152 @@
+package request_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock/internal/request"
+	"github.com/dlock-go/dlock/store"
+	"github.com/stretchr/testify/assert"
+)
+
+// Try returns at once when ctx ends or stop closes in a pause, with an unknown outcome.
+func TestTryEndsEarly(t *testing.T) {
+	for name, end := range map[string]func(cancel context.CancelFunc, stop chan struct{}){
+		"ctx":  func(cancel context.CancelFunc, _ chan struct{}) { cancel() },
+		"stop": func(_ context.CancelFunc, stop chan struct{}) { close(stop) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.config.Timeout = time.Hour // its pauses grow to a second
+				r.answers(failed(errReset))
+				ctx, cancel := context.WithCancel(r.t.Context())
+				defer cancel()
+				stop := make(chan struct{})
+				began := time.Now()
+				time.AfterFunc(time.Minute, func() { end(cancel, stop) })
+				a := r.request("a").Try(ctx, stop)
+				assert.Equal(r.t, request.Unknown, a.Outcome)
+				assert.ErrorIs(r.t, a.Err, errReset)
+				assert.Equal(r.t, time.Minute, time.Since(began))
+			})
+		})
+	}
+}
+
+// Try goes on after an answer that is unknown, and tells the one that is known.
+func TestTryTellsTheFirstKnownAnswer(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.answers(failed(errReset), failed(errReset), failed(store.ErrHeld))
+		a := r.request("a").Try(r.t.Context(), nil)
+		assert.Equal(r.t, request.Refused, a.Outcome)
+		assert.Equal(r.t, store.ErrHeld, a.Err)
+		assert.Equal(r.t, int64(3), r.spy.Acquires.Load())
+
+		r.answers(queued(time.Second)) // a store that ignores Queue
+		a = r.request("a").Try(r.t.Context(), nil)
+		assert.Equal(r.t, request.Refused, a.Outcome)
+		assert.Equal(r.t, store.ErrHeld, a.Err)
+	})
+}
+
+// An event with a token that an answer has told already is late: it is a reason to ask, no grant.
+func TestLateEventIsNoGrant(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.answers(func(context.Context, store.Request) (store.Grant, error) {
+			return store.Grant{Position: 1, Retry: time.Hour, Token: 7}, nil
+		}, queued(time.Hour))
+		q := r.request("a")
+		o := r.poll(q, q.Send(r.t.Context()))
+		r.events.Emit(store.Event{ID: q.ID(), Token: 7})
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Zero(r.t, o.get().calls)
+		assert.Equal(r.t, int64(2), r.spy.Acquires.Load(), "it has asked")
+
+		r.events.Emit(store.Event{ID: q.ID(), Token: 7}) // the second answer told no token
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Zero(r.t, o.get().calls)
+		r.spy.OnRelease(func(context.Context, store.Ref) error { return nil })
+		q.Abandon()
+		<-q.Cleared()
+	})
+}
+
+// The pauses of a request that fails grow from a few milliseconds to a tenth of the lease, or a
+// second if that is less, and are short again after an answer.
+func TestPausesGrowAndBeginAgain(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.config.TTL = 4 * time.Second
+		var sent []time.Time
+		answer := failed(errReset)
+		r.spy.OnAcquire(func(ctx context.Context, req store.Request) (store.Grant, error) {
+			sent = append(sent, time.Now())
+			return answer(ctx, req)
+		})
+		q := r.request("a")
+		o := r.poll(q, q.Send(r.t.Context()))
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		longest := time.Duration(0)
+		for i := 1; i < len(sent); i++ {
+			longest = max(longest, sent[i].Sub(sent[i-1]))
+		}
+		assert.LessOrEqual(r.t, sent[1].Sub(sent[0]), 5*time.Millisecond)
+		assert.Greater(r.t, longest, 200*time.Millisecond)
+		assert.LessOrEqual(r.t, longest, 400*time.Millisecond)
+
+		answer = queued(10 * time.Millisecond)
+		time.Sleep(time.Second)
+		before := len(sent)
+		answer = failed(errReset)
+		time.Sleep(50 * time.Millisecond)
+		synctest.Wait()
+		assert.GreaterOrEqual(r.t, len(sent)-before, 4, "the pauses are short again")
+		r.spy.OnRelease(func(context.Context, store.Ref) error { return nil })
+		q.Abandon()
+		<-q.Cleared()
+		assert.Zero(r.t, o.get().calls)
+	})
+}
+
+// A request whose answers are unknown is given up when nothing was confirmed for a whole TTL, and
+// its last call ends no later.
+func TestPatienceEndsWithTheLease(t *testing.T) {
+	for name, answer := range map[string]func(context.Context, store.Request) (store.Grant, error){
+		"failures": failed(errReset), "silence": silent,
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.answers(queued(500*time.Millisecond), answer)
+				q := r.request("a")
+				o := r.poll(q, q.Send(r.t.Context()))
+				time.Sleep(2 * ttl)
+				synctest.Wait()
+				got := o.get()
+				assert.Equal(r.t, request.Refused, got.Outcome)
+				assert.ErrorIs(r.t, got.Err, request.ErrUnavailable)
+				assert.LessOrEqual(r.t, got.after, ttl)
+				assert.Greater(r.t, got.after, ttl-2*time.Second)
+				r.spy.OnRelease(func(context.Context, store.Ref) error { return nil })
+				q.Abandon()
+				<-q.Cleared()
+			})
+		})
+	}
+}
+
+// The ids of a request are 32 hexadecimal digits, and differ.
+func TestIDs(t *testing.T) {
+	seen := make(map[string]bool)
+	for range 1000 {
+		a, b := request.NewIDs()
+		for _, id := range []string{a, b} {
+			assert.Regexp(t, "^[0-9a-f]{32}$", id)
+			assert.False(t, seen[id])
+			seen[id] = true
+		}
+	}
+}
