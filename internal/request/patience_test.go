@@ -2,6 +2,7 @@ package request_test
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -149,4 +150,92 @@ func TestIDs(t *testing.T) {
 			seen[id] = true
 		}
 	}
+}
+
+// A request that is sent after patience has run out, because the store wished it so late, has a
+// whole timeout, in which what fails is repeated. An answer ends that: the next one has it again.
+func TestPatienceBeginsAgainAfterAnAnswer(t *testing.T) {
+	for name, trouble := range map[string]answer{"failures": failed(errReset), "silence": silent} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.config.TTL = timeout
+				r.answers(queued(2*time.Second), failed(errReset), queued(2*time.Second), trouble)
+				q := r.request("a")
+				o := r.poll(q, q.Send(r.t.Context()))
+				assert.False(r.t, q.Late())
+				time.Sleep(2*time.Second + timeout/2) // the late request failed, and another was answered
+				synctest.Wait()
+				assert.False(r.t, q.Late(), "an answer has come since")
+				assert.Equal(r.t, int64(3), r.spy.Acquires.Load())
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				got := o.get()
+				assert.ErrorIs(r.t, got.Err, request.ErrUnavailable)
+				assert.Greater(r.t, got.after, 4*time.Second+timeout*8/10)
+				assert.LessOrEqual(r.t, got.after, 4*time.Second+timeout+5*time.Millisecond)
+				assert.True(r.t, q.Late())
+				r.spy.OnRelease(func(context.Context, store.Ref) error { return nil })
+				q.Abandon()
+				<-q.Cleared()
+			})
+		})
+	}
+}
+
+// Try reports the reply that came before a silence.
+func TestTryKeepsTheReplyBeforeASilence(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.answers(failed(errReset), silent)
+		a := r.request("a").Try(r.t.Context(), nil)
+		assert.ErrorIs(r.t, a.Err, request.ErrUnavailable)
+		assert.ErrorIs(r.t, a.Err, errReset)
+	})
+}
+
+// A request listens from its place to its end, and what happened before it was sent is no reason
+// to ask.
+func TestListensWhileItWaits(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.events.Emit(store.Event{}) // anything may have changed
+		synctest.Wait()
+		r.answers(queued(time.Hour))
+		q, other := r.request("a"), r.request("b")
+		r.poll(q, q.Send(r.t.Context()))
+		r.poll(other, other.Send(r.t.Context()))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Equal(r.t, int64(2), r.spy.Acquires.Load())
+		assert.Equal(r.t, 2, r.sender.Listening())
+		r.events.Emit(store.Event{})
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Equal(r.t, int64(4), r.spy.Acquires.Load())
+		r.spy.OnRelease(func(context.Context, store.Ref) error { return nil })
+		for _, q := range []*request.Request{q, other} {
+			q.Abandon()
+			<-q.Cleared()
+		}
+	})
+}
+
+// deaf is a store that notes whether it is listened to.
+type deaf struct {
+	store.Store
+	listening int
+}
+
+func (d *deaf) Listen(func(store.Event)) (stop func()) {
+	d.listening++
+	return func() { d.listening-- }
+}
+
+func TestClosedSenderDoesNotListen(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		d := &deaf{Store: r.spy}
+		sender := request.NewSender(d, slog.New(r.logs))
+		assert.Equal(r.t, 1, d.listening)
+		sender.StopAcquires()
+		assert.Zero(r.t, d.listening)
+		sender.StopReleases()
+	})
 }
