@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"log"
 	"os"
 	"os/exec"
@@ -26,10 +27,9 @@ var helper string
 
 var (
 	dir   = flag.String("C", "..", "the directory of the module")
-	only  = flag.String("only", "", "numbers of mutants, with commas between; all if empty")
+	only  = flag.String("only", "", "the `numbers` of some mutants, with commas between")
 	every = flag.Int("every", 1, "run each n-th mutant only")
 	skip  = flag.String("skip", "", "leave out tests whose names match this `regexp`")
-	out   = flag.String("overlay", "", "only write the overlay into this directory")
 	short = flag.Bool("short", true, "run the tests with -short")
 )
 
@@ -44,23 +44,20 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
-	tmp := *out
-	if tmp == "" {
-		var err error
-		tmp, err = os.MkdirTemp("", "mutate")
-		check(err)
-		defer os.RemoveAll(tmp)
-	}
-	mutants, overlay := prepare(tmp, flag.Arg(0))
-	if *out != "" {
-		log.Print(overlay)
-		return
-	}
+	tmp, err := os.MkdirTemp("", "mutate")
+	check(err)
+	defer os.RemoveAll(tmp)
 	tests := flag.Args()
 	if len(tests) > 1 {
 		tests = tests[1:]
 	}
-	r := runner{tmp: tmp, reached: make(map[int][]*test)}
+	mutate(os.Stdout, tmp, flag.Arg(0), tests)
+}
+
+// mutate prints which mutants of a package live under the tests of other packages.
+func mutate(w io.Writer, tmp, pattern string, tests []string) {
+	mutants, overlay := prepare(tmp, pattern)
+	r := runner{tmp: tmp, out: w, reached: make(map[int][]*test)}
 	for i, pattern := range tests {
 		r.build(overlay, pattern, filepath.Join(tmp, strconv.Itoa(i)+".test"))
 	}

@@ -154,7 +154,7 @@ var swapped = map[token.Token][2]string{
 }
 
 func (r *rewriter) binary(n *ast.BinaryExpr) {
-	compares := n.Op == token.EQL || n.Op == token.NEQ || n.Op == token.LSS || n.Op == token.LEQ || n.Op == token.GTR || n.Op == token.GEQ
+	compares := n.Op.Precedence() == token.EQL.Precedence()
 	if compares {
 		r.wrap(n, n.Op.String()+" negated", "mutantNot(%d, ", ")")
 	}

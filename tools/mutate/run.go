@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"os"
 	"os/exec"
@@ -26,6 +27,7 @@ func (t *test) alone() []*test { return []*test{t} }
 // runner runs the tests that reach a mutant.
 type runner struct {
 	tmp     string
+	out     io.Writer
 	tests   int
 	reached map[int][]*test
 }
@@ -136,14 +138,14 @@ func (r *runner) all(mutants []mutant, only string) {
 		switch {
 		case len(r.reached[m.id]) == 0:
 			missed++
-			fmt.Printf("not covered %d %s %s\n", m.id, m.place, m.what)
+			fmt.Fprintf(r.out, "not covered %d %s %s\n", m.id, m.place, m.what)
 		case r.killed(m.id):
 			killed++
 		default:
 			lived++
-			fmt.Printf("lived %d %s %s\n", m.id, m.place, m.what)
+			fmt.Fprintf(r.out, "lived %d %s %s\n", m.id, m.place, m.what)
 		}
 	}
-	fmt.Printf("%d tests, %d mutants: %d killed, %d lived, %d not covered; score %.1f %% of the covered\n",
+	fmt.Fprintf(r.out, "%d tests, %d mutants: %d killed, %d lived, %d not covered; score %.1f %% of the covered\n",
 		r.tests, killed+lived+missed, killed, lived, missed, 100*float64(killed)/float64(max(killed+lived, 1)))
 }
