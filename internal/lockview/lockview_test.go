@@ -59,7 +59,8 @@ func (c *client) Break(context.Context, string) (int, error) { return 0, errTest
 func TestShow(t *testing.T) {
 	for name, want := range map[string]string{
 		"orders/7": "orders/7", "über": "über", "two words": "two words", `in"side`: `in"side`,
-		"": `""`, " a": `" a"`, "a ": `"a "`, `"a"`: `"\"a\""`, "a\x1b[2J": `"a\x1b[2J"`, "a\n": `"a\n"`, "\x1bc": `"\x1bc"`, "\xff": `"\xff"`,
+		"": `""`, " a": `" a"`, "a ": `"a "`, `"a"`: `"\"a\""`,
+		"a\x1b[2J": `"a\x1b[2J"`, "a\n": `"a\n"`, "\x1bc": `"\x1bc"`, "\xff": `"\xff"`,
 	} {
 		assert.Equal(t, want, lockview.Show(name))
 	}
@@ -105,15 +106,20 @@ func TestStateChangesWithTheHolders(t *testing.T) {
 func TestLockShowsHoldersAndWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &client{states: map[string]store.State{"a\n": {
-			Holders: []store.Entry{{ID: "1", Owner: "o", Mode: store.Exclusive, Token: 1 << 60, Label: "l\xff", Remaining: 1500 * time.Millisecond, Age: time.Minute}},
-			Queue:   []store.Entry{{ID: "2", Mode: store.Shared, Remaining: time.Second}},
+			Holders: []store.Entry{{
+				ID: "1", Owner: "o", Mode: store.Exclusive, Token: 1 << 60, Label: "l\xff",
+				Remaining: 1500 * time.Millisecond, Age: time.Minute,
+			}},
+			Queue: []store.Entry{{ID: "2", Mode: store.Shared, Remaining: time.Second}},
 		}}}
 		lock, err := lockview.New(c).Lock(t.Context(), "a\n")
 		require.NoError(t, err)
 		assert.Equal(t, lockview.Lock{
 			Name: `"a\n"`, Key: "YQo",
-			Holders: []lockview.Entry{{ID: "1", Owner: "o", Mode: "exclusive", Token: 1 << 60, Label: "l?", Remaining: 1500, Age: 60_000}},
-			Queue:   []lockview.Entry{{ID: "2", Mode: "shared", Remaining: 1000}},
+			Holders: []lockview.Entry{{
+				ID: "1", Owner: "o", Mode: "exclusive", Token: 1 << 60, Label: "l?", Remaining: 1500, Age: 60_000,
+			}},
+			Queue: []lockview.Entry{{ID: "2", Mode: "shared", Remaining: 1000}},
 		}, lock)
 	})
 }
@@ -191,7 +197,8 @@ func TestLocksAsksSomeAtOnce(t *testing.T) {
 				assert.Empty(t, lock.Error)
 			}
 		}
-		assert.Equal(t, lockview.Lock{Name: "7", Key: "Nw", Holders: []lockview.Entry{}, Queue: []lockview.Entry{}, Error: errTest.Error()}, locks[7])
+		none := []lockview.Entry{}
+		assert.Equal(t, lockview.Lock{Name: "7", Key: "Nw", Holders: none, Queue: none, Error: errTest.Error()}, locks[7])
 
 		cancel()
 		_, err = lockview.New(c).Locks(ctx, names[:1])

@@ -105,6 +105,7 @@ func TestLookIsBounded(t *testing.T) {
 // other words, and stays certain if it is.
 func TestErrorsOfContextsAreReplaced(t *testing.T) {
 	inBubble(t, func(r *rig) {
+		dialing := fmt.Errorf("dialing: %w", context.DeadlineExceeded)
 		late := func(ctx context.Context, _ store.Request) (store.Grant, error) {
 			<-ctx.Done()
 			return store.Grant{}, fmt.Errorf("reading: %w", ctx.Err())
@@ -117,7 +118,7 @@ func TestErrorsOfContextsAreReplaced(t *testing.T) {
 			"no reply from the store within 1s":                                     silent,
 			"no reply from the store within 1s: reading: context deadline exceeded": late,
 			"the store gave up: context canceled":                                   failed(context.Canceled),
-			"the store gave up: dialing: context deadline exceeded":                 failed(fmt.Errorf("dialing: %w", context.DeadlineExceeded)),
+			"the store gave up: dialing: context deadline exceeded":                 failed(dialing),
 		} {
 			err := send(answer)
 			require.EqualError(r.t, err, want)
@@ -234,7 +235,9 @@ func TestStandingDuringARequest(t *testing.T) {
 
 // The tokens that are reserved beside the first, as the store says how many are short.
 func TestSpareTokens(t *testing.T) {
-	for _, test := range []struct{ asked, short, want int }{{1, 0, 0}, {4, 0, 3}, {4, 1, 2}, {4, 3, 0}, {4, 9, 0}, {4, -2, 3}} {
+	for _, test := range []struct{ asked, short, want int }{
+		{1, 0, 0}, {4, 0, 3}, {4, 1, 2}, {4, 3, 0}, {4, 9, 0}, {4, -2, 3},
+	} {
 		inBubble(t, func(r *rig) {
 			r.answers(func(_ context.Context, req store.Request) (store.Grant, error) {
 				assert.Equal(r.t, test.asked, req.Tokens)

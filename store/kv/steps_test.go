@@ -155,7 +155,9 @@ func TestWhatAStepSaves(t *testing.T) {
 // A step with few tokens keeps half of them for other requests that it grants, and issues
 // none beyond the limit.
 func TestFewTokensInAStep(t *testing.T) {
-	for _, test := range []struct{ last, limit, token uint64 }{{10, 16, 11}, {10, 12, 11}, {10, 11, 11}, {10, 10, 0}, {10, 9, 0}} {
+	for _, test := range []struct{ last, limit, token uint64 }{
+		{10, 16, 11}, {10, 12, 11}, {10, 11, 11}, {10, 10, 0}, {10, 9, 0},
+	} {
 		b := &strict{backend: backend{table: newTable()}, limit: test.limit}
 		b.last = test.last
 		s := open(t, b, nil)

@@ -16,7 +16,8 @@ func TestTimesOfALateClock(t *testing.T) {
 	s.hold(request("a", 1, store.Exclusive, false))
 	s.now += time.Second
 	g := s.queue(request("b", 1, store.Exclusive, true))
-	if want := (store.Grant{Token: 1, Position: 1, Retry: lease - time.Second, HeldBy: "label of a", HeldFor: time.Second}); g != want {
+	want := store.Grant{Token: 1, Position: 1, Retry: lease - time.Second, HeldBy: "label of a", HeldFor: time.Second}
+	if g != want {
 		t.Errorf("got %+v, want %+v", g, want)
 	}
 	s.now += 2 * time.Second
