@@ -308,3 +308,60 @@ func TestClosedHandleTellsNothing(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 }
+
+// After the last waiter the looking ends, and begins again with the next one.
+func TestLookingBeginsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := newTable()
+		s, peer := open(t, &backend{table: table}, nil), open(t, &backend{table: table}, nil)
+		events := hear(s)
+		for n := range 3 {
+			holder, waiter := request("n", 2*n, false), request("n", 2*n+1, true)
+			hold(t, peer, holder)
+			queue(t, s, waiter)
+			peer.Release(t.Context(), refOf(holder))
+			time.Sleep(time.Second)
+			if got := events(); len(got) != 1 || got[0].ID != waiter.ID {
+				t.Errorf("waiter %d: got %+v, want its event", n, got)
+			}
+			s.Release(t.Context(), refOf(waiter))
+			time.Sleep(10 * time.Second)
+		}
+	})
+}
+
+// A waiter is granted by a look when the holder's lease has ended, though nobody calls.
+func TestLookGrantsAfterADeadHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := newTable()
+		s, peer := open(t, &backend{table: table}, nil), open(t, &backend{table: table}, nil)
+		events := hear(s)
+		hold(t, peer, request("n", 1, false))
+		waiter := request("n", 2, true)
+		waiter.WaitTTL = time.Minute
+		queue(t, s, waiter)
+		time.Sleep(lease + time.Second)
+		if got := events(); len(got) != 1 || got[0] != (store.Event{ID: waiter.ID, Token: 2}) {
+			t.Errorf("got %+v, want the event", got)
+		}
+	})
+}
+
+// A look that is repeated tells only what its last run found.
+func TestRepeatedLookForgetsItsFirstRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &strict{backend: backend{table: newTable()}}
+		s, peer := open(t, b, nil), open(t, &backend{table: b.table}, nil)
+		defer s.Close()
+		events := hear(s)
+		holder, waiter := request("n", 1, false), request("n", 2, true)
+		hold(t, peer, holder)
+		queue(t, s, waiter)
+		peer.Release(t.Context(), refOf(holder)) // the waiter is a hold now
+		b.between = func() { peer.Break(t.Context(), "n") }
+		time.Sleep(time.Second)
+		if got := events(); len(got) > 0 {
+			t.Errorf("got %+v, though the hold was broken before the look", got)
+		}
+	})
+}
