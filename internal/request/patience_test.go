@@ -239,3 +239,45 @@ func TestClosedSenderDoesNotListen(t *testing.T) {
 		sender.StopReleases()
 	})
 }
+
+// A request that is sent shortly before patience ends has a whole timeout for its answer.
+func TestRequestNearTheEndHasAWholeTimeout(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.config.WaitTTL = 3 * ttl
+		slow := func(ctx context.Context, req store.Request) (store.Grant, error) {
+			select {
+			case <-time.After(timeout * 7 / 10):
+				return held(3)(ctx, req)
+			case <-ctx.Done():
+				return store.Grant{}, ctx.Err()
+			}
+		}
+		r.answers(queued(ttl-timeout/2), slow)
+		q := r.request("a")
+		o := r.poll(q, q.Send(r.t.Context()))
+		time.Sleep(ttl + timeout)
+		synctest.Wait()
+		assert.Equal(r.t, request.Granted, o.get().Outcome)
+		assert.Equal(r.t, int64(2), r.spy.Acquires.Load())
+		r.spy.OnRelease(func(context.Context, store.Ref) error { return nil })
+		assert.NoError(r.t, q.Release(nil))
+	})
+}
+
+// A request that is sent in the background from the beginning is patient as any other.
+func TestStartIsPatient(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.answers(failed(errReset))
+		q, o := r.request("a"), new(told)
+		q.Start(o.take())
+		time.Sleep(2 * ttl)
+		synctest.Wait()
+		got := o.get()
+		assert.ErrorIs(r.t, got.Err, request.ErrUnavailable)
+		assert.LessOrEqual(r.t, got.after, ttl)
+		assert.Greater(r.t, got.after, ttl-2*time.Second)
+		r.spy.OnRelease(func(context.Context, store.Ref) error { return nil })
+		q.Abandon()
+		<-q.Cleared()
+	})
+}
