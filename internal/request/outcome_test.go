@@ -165,9 +165,7 @@ func TestErrorBeforeTheSilenceIsKept(t *testing.T) {
 					q.Send(r.t.Context())
 				}
 				assert.EqualError(r.t, q.Standing().Trouble, test.want)
-				r.spy.OnRelease(func(context.Context, store.Ref) error { return nil })
-				q.Abandon()
-				<-q.Cleared()
+				r.abandon(q)
 			})
 		})
 	}
@@ -226,9 +224,7 @@ func TestStandingDuringARequest(t *testing.T) {
 		assert.NoError(r.t, q.Standing().Trouble)
 		time.Sleep(1)
 		assert.ErrorContains(r.t, q.Standing().Trouble, "no reply from the store within 250ms")
-		r.spy.OnRelease(func(context.Context, store.Ref) error { return nil })
-		q.Abandon()
-		<-q.Cleared()
+		r.abandon(q)
 		assert.Zero(r.t, o.get().calls)
 	})
 }
@@ -284,8 +280,9 @@ func TestClosedStoreIsFound(t *testing.T) {
 		q := r.request("a")
 		q.Send(r.t.Context())
 		r.spy.OnRelease(func(context.Context, store.Ref) error { return store.ErrClosed })
+		gone := q.Cleared()
 		q.Abandon()
-		<-q.Cleared()
+		<-gone
 		err := r.sender.StoreClosed()
 		assert.ErrorIs(r.t, err, store.ErrClosed)
 		assert.Equal(r.t, err, request.WhichClosed(store.ErrClosed))

@@ -3,6 +3,7 @@ package request_test
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,14 @@ import (
 	"github.com/dlock-go/dlock/store"
 	"github.com/stretchr/testify/assert"
 )
+
+// abandon gives a request up and waits until nothing of it is left.
+func (r *rig) abandon(q *request.Request) {
+	r.spy.OnRelease(func(context.Context, store.Ref) error { return nil })
+	gone := q.Cleared()
+	q.Abandon()
+	<-gone
+}
 
 // Try returns at once when ctx ends or stop closes in a pause, with an unknown outcome.
 func TestTryEndsEarly(t *testing.T) {
@@ -70,9 +79,7 @@ func TestLateEventIsNoGrant(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		assert.Zero(r.t, o.get().calls)
-		r.spy.OnRelease(func(context.Context, store.Ref) error { return nil })
-		q.Abandon()
-		<-q.Cleared()
+		r.abandon(q)
 	})
 }
 
@@ -81,12 +88,17 @@ func TestLateEventIsNoGrant(t *testing.T) {
 func TestPausesGrowAndBeginAgain(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.config.TTL = 4 * time.Second
+		var mu sync.Mutex
 		var sent []time.Time
-		answer := failed(errReset)
-		r.spy.OnAcquire(func(ctx context.Context, req store.Request) (store.Grant, error) {
-			sent = append(sent, time.Now())
-			return answer(ctx, req)
-		})
+		answers := func(f answer) {
+			r.spy.OnAcquire(func(ctx context.Context, req store.Request) (store.Grant, error) {
+				mu.Lock()
+				sent = append(sent, time.Now())
+				mu.Unlock()
+				return f(ctx, req)
+			})
+		}
+		answers(failed(errReset))
 		q := r.request("a")
 		o := r.poll(q, q.Send(r.t.Context()))
 		time.Sleep(3 * time.Second)
@@ -99,16 +111,15 @@ func TestPausesGrowAndBeginAgain(t *testing.T) {
 		assert.Greater(r.t, longest, 200*time.Millisecond)
 		assert.LessOrEqual(r.t, longest, 400*time.Millisecond)
 
-		answer = queued(10 * time.Millisecond)
+		answers(queued(10 * time.Millisecond))
 		time.Sleep(time.Second)
+		synctest.Wait()
 		before := len(sent)
-		answer = failed(errReset)
+		answers(failed(errReset))
 		time.Sleep(50 * time.Millisecond)
 		synctest.Wait()
 		assert.GreaterOrEqual(r.t, len(sent)-before, 4, "the pauses are short again")
-		r.spy.OnRelease(func(context.Context, store.Ref) error { return nil })
-		q.Abandon()
-		<-q.Cleared()
+		r.abandon(q)
 		assert.Zero(r.t, o.get().calls)
 	})
 }
@@ -131,9 +142,7 @@ func TestPatienceEndsWithTheLease(t *testing.T) {
 				assert.ErrorIs(r.t, got.Err, request.ErrUnavailable)
 				assert.LessOrEqual(r.t, got.after, ttl)
 				assert.Greater(r.t, got.after, ttl-2*time.Second)
-				r.spy.OnRelease(func(context.Context, store.Ref) error { return nil })
-				q.Abandon()
-				<-q.Cleared()
+				r.abandon(q)
 			})
 		})
 	}
@@ -174,9 +183,7 @@ func TestPatienceBeginsAgainAfterAnAnswer(t *testing.T) {
 				assert.Greater(r.t, got.after, 4*time.Second+timeout*8/10)
 				assert.LessOrEqual(r.t, got.after, 4*time.Second+timeout+5*time.Millisecond)
 				assert.True(r.t, q.Late())
-				r.spy.OnRelease(func(context.Context, store.Ref) error { return nil })
-				q.Abandon()
-				<-q.Cleared()
+				r.abandon(q)
 			})
 		})
 	}
@@ -186,9 +193,31 @@ func TestPatienceBeginsAgainAfterAnAnswer(t *testing.T) {
 func TestTryKeepsTheReplyBeforeASilence(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.answers(failed(errReset), silent)
+		began := time.Now()
 		a := r.request("a").Try(r.t.Context(), nil)
+		assert.LessOrEqual(r.t, time.Since(began), timeout)
 		assert.ErrorIs(r.t, a.Err, request.ErrUnavailable)
 		assert.ErrorIs(r.t, a.Err, errReset)
+	})
+}
+
+// Release takes no longer than one call may take, whatever comes after a failure.
+func TestReleaseIsBounded(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		q := r.granted("a")
+		var calls int
+		r.spy.OnRelease(func(ctx context.Context, _ store.Ref) error {
+			if calls++; calls == 1 {
+				return errReset
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		began, gone := time.Now(), q.Cleared()
+		assert.ErrorIs(r.t, q.Release(nil), request.ErrUnavailable)
+		assert.LessOrEqual(r.t, time.Since(began), timeout)
+		r.spy.OnRelease(func(context.Context, store.Ref) error { return nil })
+		<-gone
 	})
 }
 
@@ -207,14 +236,11 @@ func TestListensWhileItWaits(t *testing.T) {
 		assert.Equal(r.t, int64(2), r.spy.Acquires.Load())
 		assert.Equal(r.t, 2, r.sender.Listening())
 		r.events.Emit(store.Event{})
-		time.Sleep(time.Second)
+		time.Sleep(500 * time.Millisecond) // not as long as they wait in any case
 		synctest.Wait()
 		assert.Equal(r.t, int64(4), r.spy.Acquires.Load())
-		r.spy.OnRelease(func(context.Context, store.Ref) error { return nil })
-		for _, q := range []*request.Request{q, other} {
-			q.Abandon()
-			<-q.Cleared()
-		}
+		r.abandon(q)
+		r.abandon(other)
 	})
 }
 
@@ -276,8 +302,6 @@ func TestStartIsPatient(t *testing.T) {
 		assert.ErrorIs(r.t, got.Err, request.ErrUnavailable)
 		assert.LessOrEqual(r.t, got.after, ttl)
 		assert.Greater(r.t, got.after, ttl-2*time.Second)
-		r.spy.OnRelease(func(context.Context, store.Ref) error { return nil })
-		q.Abandon()
-		<-q.Cleared()
+		r.abandon(q)
 	})
 }

@@ -93,20 +93,22 @@ func TestLooksBecomeRare(t *testing.T) {
 			b := &backend{table: newTable()}
 			s, peer := open(t, b, test.opts), open(t, &backend{table: b.table}, nil)
 			defer s.Close()
+			var mu sync.Mutex
+			var pauses []time.Duration
+			var last time.Time
+			b.before = func() error {
+				mu.Lock()
+				defer mu.Unlock()
+				if !last.IsZero() { // else it is the request that is queued
+					pauses = append(pauses, time.Since(last)/time.Millisecond)
+				}
+				last = time.Now()
+				return nil
+			}
 			holder, waiter := request("n", 1, false), request("n", 2, true)
 			holder.TTL, waiter.WaitTTL = time.Hour, time.Hour
 			hold(t, peer, holder)
 			queue(t, s, waiter)
-			var mu sync.Mutex
-			var pauses []time.Duration
-			last := time.Now()
-			b.before = func() error {
-				mu.Lock()
-				defer mu.Unlock()
-				pauses = append(pauses, time.Since(last)/time.Millisecond)
-				last = time.Now()
-				return nil
-			}
 			time.Sleep(20 * time.Second)
 			mu.Lock()
 			defer mu.Unlock()
@@ -358,7 +360,7 @@ func TestRepeatedLookForgetsItsFirstRun(t *testing.T) {
 		hold(t, peer, holder)
 		queue(t, s, waiter)
 		peer.Release(t.Context(), refOf(holder)) // the waiter is a hold now
-		b.between = func() { peer.Break(t.Context(), "n") }
+		b.repeat(func() { peer.Break(t.Context(), "n") })
 		time.Sleep(time.Second)
 		if got := events(); len(got) > 0 {
 			t.Errorf("got %+v, though the hold was broken before the look", got)

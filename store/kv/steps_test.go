@@ -27,10 +27,11 @@ type strict struct {
 func (s *strict) Update(ctx context.Context, names []string, f func(i int, r *kv.Record)) error {
 	s.mu.Lock()
 	s.steps = append(s.steps, slices.Clone(names))
+	between := s.between
 	s.mu.Unlock()
-	if s.between != nil {
+	if between != nil {
 		s.backend.step(names, f)
-		s.between()
+		between()
 	}
 	return s.backend.Update(ctx, names, func(i int, r *kv.Record) {
 		r.Limit = s.limit
@@ -46,6 +47,13 @@ func (s *strict) Names(ctx context.Context) ([]string, error) {
 	slices.Sort(names)
 	slices.Reverse(names)
 	return append(names, names...), err
+}
+
+// repeat has every step run twice, and calls between in the middle.
+func (s *strict) repeat(between func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.between = between
 }
 
 func (s *strict) count() int {
@@ -104,7 +112,7 @@ func TestRepeatedStepForgetsItsFirstRun(t *testing.T) {
 	defer s.Close()
 	holder := request("n", 1, false)
 	hold(t, s, holder)
-	b.between = func() { other.Break(t.Context(), "n") }
+	b.repeat(func() { other.Break(t.Context(), "n") })
 	if errs := s.Renew(t.Context(), []store.Ref{refOf(holder)}); !errors.Is(errs[0], store.ErrLost) {
 		t.Errorf("got %v, want ErrLost, as the hold was broken before the step was repeated", errs[0])
 	}
