@@ -3,18 +3,24 @@
 
 BENCH = .
 FUZZTIME = 10s
-COVER_MIN = 90
+MUTATE = ./store/model
+COVER_MIN = 95
 COVER = github.com/dlock-go/dlock \
+	github.com/dlock-go/dlock/internal/core \
+	github.com/dlock-go/dlock/internal/localqueue \
+	github.com/dlock-go/dlock/internal/request \
+	github.com/dlock-go/dlock/internal/lockview \
+	github.com/dlock-go/dlock/internal/storeurl \
 	github.com/dlock-go/dlock/watchdog \
 	github.com/dlock-go/dlock/store/memory \
 	github.com/dlock-go/dlock/store/model \
 	github.com/dlock-go/dlock/store/kv \
-	github.com/dlock-go/dlock/store/redis \
+	github.com/dlock-go/dlock/store/redis=90 \
 	github.com/dlock-go/dlock/store/quorum \
 	github.com/dlock-go/dlock/fence \
 	github.com/dlock-go/dlock/fence/redisfence
 
-.PHONY: help test lint bench bench-peers bench-quorum cover mutants fuzz postgres-versions prove prove-long cc servers browser pictures dashboard-picture
+.PHONY: help test lint bench bench-peers bench-quorum cover mutation mutants fuzz postgres-versions prove prove-long cc servers browser pictures dashboard-picture
 .NOTPARALLEL:
 
 help:
@@ -24,6 +30,7 @@ help:
 	@echo "make bench-peers  dlock beside other libraries, into docs/benchmarks.md: a quarter of an hour"
 	@echo "make bench-quorum the quorum store beside redsync, into docs/quorum.md: four minutes"
 	@echo "make cover    coverage of the core packages, at least $(COVER_MIN)% each"
+	@echo "make mutation changes a package in one small place at a time and says which changes no test notices (MUTATE=packages)"
 	@echo "make mutants  the conformance suite against faulty stores, the simulation and some tests against planted faults"
 	@echo "make fuzz     every fuzz target for FUZZTIME=$(FUZZTIME)"
 	@echo "make postgres-versions  the tests of the PostgreSQL store on PostgreSQL 13 to 17, fetched with npm"
@@ -49,6 +56,9 @@ bench-quorum: servers
 
 cover: servers
 	@.ci/cover $(COVER_MIN) $(COVER)
+
+mutation:
+	cd tools && go run ./mutate $(MUTATE)
 
 mutants: cc
 	@go test -list=Mutant ./conformance/... | grep -q ^Test || { echo "no mutant tests found"; exit 1; }

@@ -25,6 +25,24 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// TestParseAtTheEdges: an empty user, the last port, flags either way.
+func TestParseAtTheEdges(t *testing.T) {
+	u, err := Parse("redis://@a:65535?yes=true&no=false", "6379", "redis")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u.User != "" || !slices.Equal(u.Hosts, []string{"a:65535"}) {
+		t.Errorf("got %+v", u)
+	}
+	p := &u.Parameters
+	if !p.Flag("yes", false) || p.Flag("no", true) || p.Flag("neither", false) {
+		t.Error("flags are wrong")
+	}
+	if err := p.Done(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestInvalid: errors say why, and nothing of the URL.
 func TestInvalid(t *testing.T) {
 	for _, c := range []struct{ url, why string }{
@@ -34,6 +52,8 @@ func TestInvalid(t *testing.T) {
 		{"redis://u:canary@", "host is missing"},
 		{"redis://u:canary@:6379", "host is missing"},
 		{"redis://a,,b", "host is missing"},
+		{"redis:///0", "host is missing"},
+		{"redis://?x=1", "host is missing"},
 		{"redis://u:canary@a:port", "port is not a number"},
 		{"redis://a:0", "port is not a number"},
 		{"redis://a:65536", "port is not a number"},
@@ -45,6 +65,7 @@ func TestInvalid(t *testing.T) {
 		{"redis://a/?number=canary", "number is not a number"},
 		{"redis://a/?duration=canary", "duration is not a positive"},
 		{"redis://a/?duration=-1s", "duration is not a positive"},
+		{"redis://a/?duration=0s", "duration is not a positive"},
 		{"redis://a/?flag=canary", "flag is not true or false"},
 		{"redis://a/?strange=canary", "the parameter strange is unknown; there are ca_file, cert_file, duration, flag,"},
 		{"redis://a/?Flag=canary", "the parameter Flag is unknown"},

@@ -113,6 +113,34 @@ func TestSweepThatBlocks(t *testing.T) {
 	})
 }
 
+// TestSweepTriesEachAlone: a name that cannot be changed keeps no other one of its step from
+// being removed, and those that live count for the next sweep though the step failed.
+func TestSweepTriesEachAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &picky{backend: backend{table: newTable()}}
+		s := open(t, b, &kv.Options{Batch: 1000})
+		grant := func(from, to int) {
+			for n := from; n < to; n++ {
+				hold(t, s, request(fmt.Sprintf("n%d", n), n, false))
+				synctest.Wait()
+			}
+		}
+		grant(0, 64)
+		b.bad = "n0"
+		time.Sleep(lease)
+		grant(64, 128)
+		if n := len(b.values); n != 65 {
+			t.Errorf("%d values after a sweep, want the 64 that live and the one that cannot be changed", n)
+		}
+		grant(128, 128+65) // the sweep left 65, so the next one is due
+		time.Sleep(lease)
+		grant(193, 193+129)
+		if n := len(b.values); n != 1+129+129 {
+			t.Errorf("%d values before the next sweep is due, want 259", n)
+		}
+	})
+}
+
 // picky is a backend that fails every step with one name in it.
 type picky struct {
 	backend
