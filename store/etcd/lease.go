@@ -27,7 +27,9 @@ type lease struct {
 	keys  int
 	until time.Time // it certainly lives until then; zero: the server does not know it
 
-	checked time.Time // of findOrphans
+	// Of findOrphans.
+	checked  time.Time
+	suspects map[string]bool // keys without a record, by id
 }
 
 // leaseKind keeps holds and places apart: places end together with their process, but a hold must not end

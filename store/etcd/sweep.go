@@ -173,7 +173,8 @@ func (s *Store) findOrphans() {
 	}
 }
 
-// checkLease ends the keys that have no record. One that is released just now may be among them, and is gone then.
+// checkLease ends the keys that had no record at the look before either: a key that is released just now may be
+// in the list and have none.
 func (s *Store) checkLease(l *lease) {
 	ctx, cancel := context.WithTimeout(s.ctx, callTimeout)
 	defer cancel()
@@ -184,11 +185,17 @@ func (s *Store) checkLease(l *lease) {
 	if answer.TTL < 0 {
 		s.leases.over(l)
 	}
+	suspects := make(map[string]bool)
 	for _, key := range answer.Keys {
-		if k, ok := s.ofOrphan(ctx, string(key)); ok {
-			s.records.track(store.Request{ID: k.id, Mode: k.mode}, k) // if there is no record: its time is up
+		k, ok := s.ofOrphan(ctx, string(key))
+		if r, _ := s.records.find(k.id); !ok || r != nil {
+			continue
+		}
+		if suspects[k.id] = true; l.suspects[k.id] {
+			s.records.track(store.Request{ID: k.id, Mode: k.mode}, k) // its time is up
 		}
 	}
+	l.suspects = suspects
 }
 
 // ofOrphan says whose key it is that may be an orphan. A key without an id has to be read, unless the handle knows
