@@ -65,7 +65,7 @@ func counterLosesNothing(t *testing.T, s size, server *redistest.Server, on *kee
 	hired := 0
 	hire := func(job string) *hand {
 		hired++
-		return c.hire(order{Worker: hired, Job: job, Locks: s.locks, Store: on.wire, Data: server.Addr, TTL: ttl, WaitTTL: ttl / 4})
+		return c.hire(order{Worker: hired, Job: job, Locks: s.locks, Store: on.wire, Data: server.Addr, TTL: ttl, WaitTTL: max(ttl/4, on.least)})
 	}
 	var counting, waiting []*hand
 	for range workers {

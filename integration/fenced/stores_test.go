@@ -3,6 +3,7 @@ package fenced
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dlock-go/dlock/integration/stores"
 	"github.com/dlock-go/dlock/internal/etcdtest"
@@ -18,7 +19,8 @@ type keeper struct {
 	// unsubscribe kills the connections that tell of wake-ups and returns how many there
 	// were; nil where these are cut with the others.
 	unsubscribe func(t *testing.T) int64
-	planned     func() int // calls that were cut off one by one; nil: none
+	planned     func() int    // calls that were cut off one by one; nil: none
+	least       time.Duration // no lease or place is shorter
 }
 
 // keepers are the stores. data is the server of the data, on which Redis keeps the locks too.
@@ -58,7 +60,7 @@ func onRedis(t *testing.T, data *redistest.Server) *keeper {
 func onEtcd(t *testing.T, _ *redistest.Server) *keeper {
 	server := etcdtest.Start(t, 1)
 	p := etcdtest.StartProxy(t, server.Members[0].Endpoint)
-	return &keeper{direct: server.URL(), wire: p.URL(), cut: p.Cut}
+	return &keeper{direct: server.URL(), wire: p.URL(), cut: p.Cut, least: time.Second}
 }
 
 func onPostgres(t *testing.T, _ *redistest.Server) *keeper {
