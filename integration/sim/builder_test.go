@@ -43,6 +43,13 @@ func (h hand) queued(id, sent, returned, position int, last uint64, change ...fu
 	return h.call(Acquire, id, sent, returned, Queued, append([]func(*Call){func(c *Call) { c.Token, c.Position = last, position }}, change...)...)
 }
 
+// unanswered are n releases of other ids that got no answer.
+func (h hand) unanswered(n int) {
+	for i := range n {
+		h.call(Release, 100+i, 112, 120, Unknown)
+	}
+}
+
 func (h hand) promote(id, when int, token uint64) {
 	h.Promotions = append(h.Promotions, Promotion{id, token, ms(when)})
 }

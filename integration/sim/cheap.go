@@ -299,16 +299,16 @@ func lateGrants(h *History) []Violation {
 
 // abandoned: whatever the store may have given, its client gave back in the
 // end, or tried to. Clients that were closed while they could not reach the
-// store leave it to the leases.
+// store leave it to the leases, and so does one that lost thousands of holds.
 func abandoned(h *History) []Violation {
 	var found []Violation
-	gone := make(map[int]bool)
+	gone, flooded := make(map[int]bool), h.flooded()
 	for _, client := range h.Closed {
 		gone[client] = true
 	}
 	lives := h.lives()
 	for _, c := range h.Calls {
-		if c.Op != Acquire || gone[c.Client] || lives[c.ID].released != never {
+		if c.Op != Acquire || gone[c.Client] || lives[c.ID].released != never || flooded[issue{c.Name, c.Token}] {
 			continue
 		}
 		if c.Outcome == Held || c.Outcome == Queued || c.Outcome == Unknown {
@@ -316,6 +316,30 @@ func abandoned(h *History) []Violation {
 		}
 	}
 	return found
+}
+
+// releasesAtOnce is how many lost holds a client releases at once.
+const releasesAtOnce = 8
+
+// flooded are the holds that a client lost by the thousand and need not release: while
+// its first releases get no answer, the leases of the others run out.
+func (h *History) flooded() map[issue]bool {
+	if h.Plan.Scene != Many {
+		return nil
+	}
+	unanswered := make(map[int]int)
+	for _, c := range h.Calls {
+		if c.Op == Release && c.Outcome == Unknown {
+			unanswered[c.Client]++
+		}
+	}
+	lost := make(map[issue]bool)
+	for _, c := range h.Claims {
+		if c.Lost && unanswered[c.Client] >= releasesAtOnce {
+			lost[issue{c.Name, c.Token}] = true
+		}
+	}
+	return lost
 }
 
 // handOvers counts how often a name passed from one owner to another.

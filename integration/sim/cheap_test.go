@@ -199,6 +199,24 @@ func TestCheapCheckers(t *testing.T) {
 		{"held and forgotten", abandoned, false, func(h hand) { h.held(1, 0, 1, 1) }},
 		{"queued and forgotten", abandoned, false, func(h hand) { h.queued(1, 0, 1, 1, 1) }},
 		{"unknown and forgotten", abandoned, false, func(h hand) { h.call(Acquire, 1, 0, 1, Unknown, neverArrived) }},
+		{"lost with thousands and forgotten, while no release is answered", abandoned, true, func(h hand) {
+			h.Plan.Scene = Many
+			h.held(1, 0, 1, 1)
+			h.claim(1, 0, 1, 110, 1, lost)
+			h.unanswered(releasesAtOnce)
+		}},
+		{"lost with thousands and forgotten, while releases are answered", abandoned, false, func(h hand) {
+			h.Plan.Scene = Many
+			h.held(1, 0, 1, 1)
+			h.claim(1, 0, 1, 110, 1, lost)
+			h.unanswered(releasesAtOnce - 1)
+		}},
+		{"one of thousands, not lost and forgotten", abandoned, false, func(h hand) {
+			h.Plan.Scene = Many
+			h.held(1, 0, 1, 1)
+			h.claim(1, 0, 1, 110, 1)
+			h.unanswered(releasesAtOnce)
+		}},
 		{"refused", abandoned, true, func(h hand) { h.call(Acquire, 1, 0, 1, Busy, try) }},
 		{"forgotten by a client that was cut off", abandoned, true, func(h hand) { h.held(1, 0, 1, 1); h.Closed = []int{0} }},
 
