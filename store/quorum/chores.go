@@ -25,14 +25,17 @@ type chores struct {
 
 type chore struct {
 	ref   store.Ref
+	entry *entry
+	try   *try
 	until time.Time // nothing of it is alive after that
 }
 
 // add notes a release, in the place of one that the map picks if there are too many.
-func (c *chores) add(s *Store, n *node, ref store.Ref) {
+func (c *chores) add(s *Store, n *node, job chore) {
+	job.until = time.Now().Add(lifetime(job.ref.TTL, job.ref.TTL) + 2*s.timeout(job.ref.TTL))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.jobs, ref.ID)
+	delete(c.jobs, job.ref.ID)
 	for id := range c.jobs {
 		if len(c.jobs) < maxChores {
 			break
@@ -42,7 +45,7 @@ func (c *chores) add(s *Store, n *node, ref store.Ref) {
 	if c.jobs == nil {
 		c.jobs = make(map[string]chore)
 	}
-	c.jobs[ref.ID] = chore{ref, time.Now().Add(lifetime(ref.TTL, ref.TTL) + 2*s.timeout(ref.TTL))}
+	c.jobs[job.ref.ID] = job
 	if !c.working {
 		c.working = true
 		s.work.also(func() { c.work(s, n) })
@@ -60,6 +63,7 @@ func (c *chores) work(s *Store, n *node) {
 			c.mu.Lock()
 			delete(c.jobs, job.ref.ID)
 			c.mu.Unlock()
+			job.entry.confirmed(n.index, job.try)
 			pause = firstChorePause
 			continue
 		}

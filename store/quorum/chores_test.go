@@ -16,7 +16,7 @@ func TestChoresAreBounded(t *testing.T) {
 	var s Store
 	for i := range maxChores + 10 {
 		for range 2 {
-			c.add(&s, nil, store.Ref{ID: fmt.Sprint(i)})
+			c.add(&s, nil, chore{ref: store.Ref{ID: fmt.Sprint(i)}})
 		}
 		if _, ok := c.jobs[fmt.Sprint(i)]; !ok {
 			t.Fatalf("chore %d is not there", i)
@@ -39,7 +39,7 @@ func (r refuses) Release(context.Context, store.Ref) error { return r.err }
 func TestChoreEnds(t *testing.T) {
 	var s Store
 	s.work.base = t.Context()
-	job := chore{store.Ref{TTL: time.Second}, time.Now().Add(time.Hour)}
+	job := chore{ref: store.Ref{TTL: time.Second}, until: time.Now().Add(time.Hour)}
 	for err, done := range map[error]bool{
 		nil: true, store.ErrLost: true, store.ErrClosed: true, errors.New("no reply"): false,
 		fmt.Errorf("a hash: %w", store.ErrForeignKey): true,

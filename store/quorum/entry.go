@@ -14,7 +14,8 @@ type entry struct {
 	id string
 
 	req    store.Request // the last one
-	tries  []*try        // of each node, the present one; nil: there is nothing at the node
+	tries  []*try        // of each node, the present one; nil: there is none
+	left   [][]*try      // of each node, ended ones of which something may be left there
 	phase  phase
 	token  uint64    // of its hold
 	ends   time.Time // of the hold, as far as is known
@@ -38,7 +39,7 @@ const (
 
 // begin notes that the id is asked for, perhaps once more, for which something may be alive for d. It ends the tries of
 // a hold that is over. The error says that the id is buried. The caller has the owner's turn.
-func (o *ownerState) begin(req store.Request, d time.Duration) (e *entry, ended []*try, err error) {
+func (o *ownerState) begin(req store.Request, d time.Duration) (e *entry, ended [][]*try, err error) {
 	o.t.mu.Lock()
 	defer o.t.mu.Unlock()
 	e, now := o.take(req.ID), time.Now()
@@ -58,7 +59,7 @@ func (o *ownerState) begin(req store.Request, d time.Duration) (e *entry, ended 
 func (o *ownerState) take(id string) *entry {
 	e := o.entries[id]
 	if e == nil {
-		e = &entry{t: o.t, o: o, id: id, tries: make([]*try, o.t.nodes)}
+		e = &entry{t: o.t, o: o, id: id, tries: make([]*try, o.t.nodes), left: make([][]*try, o.t.nodes)}
 		o.entries[id] = e
 	}
 	return e
@@ -108,7 +109,7 @@ func (e *entry) holding() (n int) {
 
 // answered notes what a request is answered with. If the caller will not release the id, nothing of it is remembered,
 // and the tries that may have left something are returned.
-func (e *entry) answered(err error) (ended []*try) {
+func (e *entry) answered(err error) (ended [][]*try) {
 	e.t.mu.Lock()
 	defer e.t.mu.Unlock()
 	e.owned = e.owned || err == nil || !certain(err)

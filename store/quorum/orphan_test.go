@@ -97,6 +97,40 @@ func TestReleaseReachesNodesLater(t *testing.T) {
 	})
 }
 
+// TestReleaseOfWhatWasGivenBackInVain: a majority has granted, and has heard neither of the end of that try nor of the
+// release. So the release is not confirmed before it has.
+func TestReleaseOfWhatWasGivenBackInVain(t *testing.T) {
+	for _, again := range []int{0, 1, 3} {
+		inBubble(t, 3, func(s *site) {
+			a := s.client()
+			before, r := request("b", 1), request("a", 1)
+			s.hold(a, before)
+			s.release(a, before)
+			var heals []func()
+			for i, link := range a.links[1:] {
+				s.restart(i + 1) // so what it grants is no vote
+				heals = append(heals, link.On(faultstore.Release, faultstore.Every, down))
+			}
+			for range 1 + again {
+				s.refused(a, r, quorum.ErrNoQuorum)
+			}
+			for range 2 {
+				if err := a.Release(bg, refOf(r)); !errors.Is(err, quorum.ErrNoQuorum) {
+					t.Errorf("asked %d times: Release: got %v, want ErrNoQuorum", 1+again, err)
+				}
+			}
+			want(t, "holders at nodes 1 and 2", s.holders(1)[:1]+s.holders(2)[:1], "aa")
+			for _, heal := range heals {
+				heal()
+			}
+			s.release(a, r)
+			for i := range s.nodes {
+				want(t, "holders", s.holders(i), "")
+			}
+		})
+	}
+}
+
 // TestReleaseReachesAPlaceGrantedMeanwhile: a node that cannot be reached grants a
 // place that was given up, at the end of its time.
 func TestReleaseReachesAPlaceGrantedMeanwhile(t *testing.T) {

@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock/store"
@@ -24,8 +25,8 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 	defer s.table.leave(o)
 	c := count{errs: s.silence()}
 	e, tries := o.releasing(ref, lifetime(ref.TTL, ref.TTL)+s.timeout(ref.TTL))
-	for i, t := range tries {
-		if t == nil {
+	for i := range tries {
+		if len(tries[i]) == 0 {
 			c.take(i, store.ErrLost)
 		}
 	}
@@ -48,8 +49,9 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 	return store.ErrLost
 }
 
-// releasing notes that the id is being released, and returns the tries that may have left something.
-func (o *ownerState) releasing(ref store.Ref, d time.Duration) (*entry, []*try) {
+// releasing notes that the id is being released, and returns the tries that may have left something. Those of before
+// are among them: that their releases were sent does not say that nodes have done them.
+func (o *ownerState) releasing(ref store.Ref, d time.Duration) (*entry, [][]*try) {
 	o.t.mu.Lock()
 	defer o.t.mu.Unlock()
 	e, now := o.take(ref.ID), time.Now()
@@ -59,13 +61,14 @@ func (o *ownerState) releasing(ref store.Ref, d time.Duration) (*entry, []*try) 
 	if ref.Bury {
 		e.buried = now.Add(ref.TTL)
 	}
-	tries := make([]*try, len(e.tries))
+	tries := make([][]*try, len(e.tries))
 	for i, t := range e.tries {
-		if t != nil {
-			t.ended = true
-			if t.anything() {
-				tries[i] = t // and it stays in the entry, for a release that is repeated
-			}
+		tries[i] = slices.Clone(e.left[i])
+		if t == nil {
+			continue
+		}
+		if t.ended = true; t.anything() {
+			tries[i] = append(tries[i], t) // and it stays in the entry, for a renewal if no majority releases it
 		}
 	}
 	return e, tries
@@ -102,25 +105,35 @@ func (c *count) take(i int, err error) {
 // release has nodes release tries. While a request of a try is on its way, its release waits for the answer: else it
 // would have to bury the id, and a node that is a little slower than the others would become much slower by that.
 // A release that a node does not confirm goes on in the background.
-func (s *Store) release(ctx context.Context, e *entry, ref store.Ref, tries []*try, timeout time.Duration,
+func (s *Store) release(ctx context.Context, e *entry, ref store.Ref, tries [][]*try, timeout time.Duration,
 	take func(a answer[struct{}], left int) bool) {
 	var nodes []*node
 	left := make([]func(), len(tries))
-	for i, t := range tries {
-		if t != nil {
+	for i := range tries {
+		if len(tries[i]) > 0 {
 			nodes, left[i] = append(nodes, s.nodes[i]), s.nodes[i].leaving.begin(ref.Name)
 		}
 	}
-	ask(ctx, s, timeout, nodes, func(ctx context.Context, n *node) (struct{}, error) {
+	ask(ctx, s, timeout, nodes, func(ctx context.Context, n *node) (done struct{}, result error) {
 		defer left[n.index]()
-		t := tries[n.index]
-		e.await(ctx, t, timeout/2)
-		at := e.burying(ref, t)
-		err := n.store.Release(ctx, at)
-		if !settled(err) {
-			n.chores.add(s, n, at)
+		found := false
+		for _, t := range tries[n.index] {
+			e.await(ctx, t, timeout/2)
+			c := chore{ref: e.burying(ref, t), entry: e, try: t}
+			err := n.store.Release(ctx, c.ref)
+			if settled(err) {
+				e.confirmed(n.index, t)
+			} else {
+				n.chores.add(s, n, c)
+			}
+			if found = found || err == nil; err != nil && !errors.Is(err, store.ErrLost) {
+				result = err
+			}
 		}
-		return struct{}{}, err
+		if result == nil && !found {
+			result = store.ErrLost
+		}
+		return done, result
 	}, take)
 }
 
@@ -142,10 +155,10 @@ func (s *Store) giveBack(ctx context.Context, b *ballot, which func(*try) bool) 
 }
 
 // later has nodes release tries in the background.
-func (s *Store) later(e *entry, ref store.Ref, tries []*try) {
-	for i, t := range tries {
-		if t != nil {
-			s.nodes[i].chores.add(s, s.nodes[i], e.burying(ref, t))
+func (s *Store) later(e *entry, ref store.Ref, tries [][]*try) {
+	for i := range tries {
+		for _, t := range tries[i] {
+			s.nodes[i].chores.add(s, s.nodes[i], chore{ref: e.burying(ref, t), entry: e, try: t})
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 
 	"github.com/dlock-go/dlock/store"
 )
@@ -39,6 +40,7 @@ type try struct {
 	ended   bool          // no more requests are sent
 	unknown bool          // some request has no known outcome
 	has     bool          // it may have a hold or a place
+	gone    bool          // its node has confirmed its release
 	token   uint64        // of its hold; 0: it has none, as far as is known
 }
 
@@ -60,7 +62,7 @@ func ownerAlias(owner, salt string) string {
 func (t *try) open() bool { return t.asked != nil || t.unknown }
 
 // anything: it may leave something at the node.
-func (t *try) anything() bool { return t.has || t.open() }
+func (t *try) anything() bool { return !t.gone && (t.has || t.open()) }
 
 func (t *try) granted() bool { return t.token > 0 }
 func every(*try) bool        { return true }
@@ -121,23 +123,33 @@ func (e *entry) raised(t *try, token uint64) {
 	}
 }
 
-// end ends those of the tries, and returns those of them that may have left something. The caller has the mutex.
-func (e *entry) end(which func(*try) bool) []*try {
-	ended := make([]*try, len(e.tries))
+// end ends those of the tries, and returns those of them that may have left something, by node. The caller has the
+// mutex.
+func (e *entry) end(which func(*try) bool) [][]*try {
+	ended := make([][]*try, len(e.tries))
 	for i, t := range e.tries {
 		if t != nil && which(t) {
 			delete(e.t.tries, t.id)
 			t.ended, e.tries[i] = true, nil
 			if t.anything() {
-				ended[i] = t
+				ended[i] = []*try{t}
+				e.left[i] = append(e.left[i], t)
 			}
 		}
 	}
 	return ended
 }
 
+// confirmed notes that node i has confirmed the release of a try, or that nothing of it is left there.
+func (e *entry) confirmed(i int, t *try) {
+	e.t.mu.Lock()
+	defer e.t.mu.Unlock()
+	t.gone = true
+	e.left[i] = slices.DeleteFunc(e.left[i], func(other *try) bool { return other == t })
+}
+
 // giveUp is end for a request that was not granted. A repeated request of a hold keeps what it has.
-func (e *entry) giveUp(which func(*try) bool) []*try {
+func (e *entry) giveUp(which func(*try) bool) [][]*try {
 	e.t.mu.Lock()
 	defer e.t.mu.Unlock()
 	if e.phase == granted {
