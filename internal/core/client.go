@@ -68,8 +68,8 @@ type Client struct {
 	dog    *watchdog.Watchdog
 	shards [64]shard
 
-	asking   atomic.Int64 // calls that wait for the answer to their first request
-	waiters  atomic.Int64 // calls that wait for a lock
+	asking   gauge        // calls that wait for the answer to their first request
+	waiting  gauge        // calls that wait for a lock
 	waits    atomic.Int64 // calls that waited for a lock and have ended
 	waitTime atomic.Int64 // of waits, in nanoseconds
 	renewed  atomic.Int64 // holds
@@ -88,6 +88,7 @@ type Client struct {
 func New(cfg Config) (*Client, error) {
 	c := &Client{config: cfg, log: cfg.Log, closing: make(chan struct{}), closed: make(chan struct{})}
 	c.start = time.Now().Add(-time.Second) // so that no moment is 0
+	c.asking.most, c.waiting.most = int64(max(cfg.MaxWaiters, leastAsking)), int64(cfg.MaxWaiters)
 	var err error
 	c.dog, err = watchdog.New(watchdog.Config{Renew: c.renew, Expired: c.expired, Timeout: cfg.Renewal})
 	if err != nil {
@@ -183,31 +184,13 @@ func (sh *shard) close(c *Client) {
 	var fx effects
 	sh.mu.Lock()
 	for _, n := range sh.names {
-		if n.owner != nil {
-			n.owner.close(&fx)
-		}
-		for _, o := range n.others {
-			o.close(&fx)
+		for len(n.holds) > 0 {
+			n.holds[0].lose(&fx, ErrClosedHold)
 		}
 		n.dropSpares()
 	}
 	sh.mu.Unlock()
 	fx.run(c)
-}
-
-// close ends the holds of one owner. A hold that others share is given back with the
-// last of them. The shard is locked.
-func (o *ownerState) close(fx *effects) {
-	for len(o.holds) > 0 {
-		g := o.holds[0]
-		for g.handles != nil {
-			fx.end(g.handles, ErrClosedHold)
-		}
-		if p := g.place; p.end(g) {
-			p.giveUp()
-			p.request.Abandon()
-		}
-	}
 }
 
 // ended is why a call with ctx cannot go on, with the cause that a hold's context

@@ -120,7 +120,7 @@ func (h *Handle) finish() (last bool, spares []<-chan struct{}, err error) {
 	// process's, and Unlock has to say so. A hold that passes on keeps its lease armed;
 	// successor has looked at it.
 	if h.err == nil && next == nil && (last && !p.lease.Disarm() || !last && !p.lease.Valid()) {
-		p.lose(&fx)
+		p.lose(&fx, p.cause())
 	}
 	switch err = h.err; {
 	case err != nil:
@@ -131,14 +131,14 @@ func (h *Handle) finish() (last bool, spares []<-chan struct{}, err error) {
 	case next != nil:
 		last = false
 		fx.end(h, ErrNotHeld)
-		p.pass(g, next)
+		p.next()
+		p.serve(next) // before the end, so that the name is held throughout
+		p.end(g)
 	case last:
 		fx.endContexts(h, ErrNotHeld) // AtEnd is told when the store has answered
 		p.end(g)
 		o.name.client.renewals.ended(p)
-		if o.name.ownerHolds == 0 {
-			spares = o.name.dropSpares()
-		}
+		spares = o.name.dropSpares()
 	default:
 		fx.end(h, ErrNotHeld)
 		if g.handles == nil {
@@ -158,7 +158,7 @@ func (h *Handle) Err() error {
 	var fx effects
 	sh.mu.Lock()
 	if h.err == nil && !h.turn.place.lease.Valid() {
-		h.turn.place.lose(&fx)
+		h.turn.place.lose(&fx, h.turn.place.cause())
 	}
 	err := h.err
 	sh.mu.Unlock()

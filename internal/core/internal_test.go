@@ -86,7 +86,6 @@ func (r *rig) otherProcess() (unlock func() error) {
 // joined returns a call that stands in the queue and has not asked yet.
 func (r *rig) joined(a *Call) localqueue.State {
 	r.t.Helper()
-	a.ctx = r.t.Context()
 	state, err := a.begin(a.Client.shard(a.Config.Name), nil)
 	require.NoError(r.t, err)
 	return state
@@ -100,7 +99,7 @@ func TestFault58PauseBeforeAWaiterReturns(t *testing.T) {
 		unlock := r.otherProcess()
 		a := r.call(lockConfig(time.Second), store.Exclusive)
 		require.Equal(t, localqueue.Asking, r.joined(a))
-		state, err := a.ask()
+		state, err := a.ask(r.t.Context())
 		require.NoError(t, err)
 		require.Equal(t, localqueue.Following, state)
 		require.NoError(t, unlock())
@@ -128,10 +127,11 @@ func TestFault58PauseBeforeTheFirstAnswerCounts(t *testing.T) {
 		require.Equal(t, request.Granted, answer.Outcome)
 
 		time.Sleep(time.Second)
-		state, err := a.answered(p, answer)
+		state, err := a.answered(r.t.Context(), p, answer)
 		require.NoError(t, err)
-		require.Equal(t, localqueue.Failed, state)
-		assert.ErrorIs(t, a.leave(a.err), store.ErrLost)
+		require.Equal(t, localqueue.Granted, state)
+		assert.ErrorIs(t, a.deliver(), store.ErrLost)
+		assert.Error(t, a.Handle.Err())
 		synctest.Wait()
 		st := r.near.Stats()
 		st.Counters = Counters{}
@@ -151,7 +151,7 @@ func TestWaitBeginsInTheQueue(t *testing.T) {
 		assert.NotZero(t, follows.since)
 		assert.NotZero(t, waits.since)
 		for _, a := range []*Call{waits, follows, asks} {
-			assert.ErrorIs(t, a.leave(context.Canceled), context.Canceled)
+			assert.ErrorIs(t, a.leave(r.t.Context(), context.Canceled), context.Canceled)
 		}
 	})
 }
@@ -166,12 +166,11 @@ func TestHoldThatIsGivenUpHasNoTrouble(t *testing.T) {
 		r.near.renewals.mu.Lock()
 		r.near.renewals.join(p, "down")
 		r.near.renewals.mu.Unlock()
-		p.dropped = true
+		assert.ErrorIs(t, a.leave(r.t.Context(), context.Canceled), context.Canceled)
 		a.name.shard.mu.Lock()
 		p.granted()
 		a.name.shard.mu.Unlock()
 		assert.Empty(t, r.near.renewals.causes)
-		assert.ErrorIs(t, a.leave(context.Canceled), context.Canceled)
 	})
 }
 

@@ -39,10 +39,9 @@ type nameState struct {
 	others map[Owner]*ownerState // nil before there was a second one
 
 	queue      localqueue.Queue
-	background []*place // that ask for the front of the queue
-	serving    *place   // the last one that an owner was given; nil before the first
-	ownerHolds int32    // of all owners
-	storeHolds int32
+	background []*place  // that ask for the front of the queue
+	holds      []*place  // at the store, newest last
+	sole       [1]*place // memory for holds
 }
 
 // ownerState is one owner's standing on one name: what it holds, and how many of
@@ -73,6 +72,40 @@ type ownerState struct {
 type identity struct {
 	id       string
 	requests int // acquisition ids that were asked for under it
+}
+
+// enter counts one call of an owner in. The memory of the call serves for the owner's
+// state, but not for the name's: that is shared with calls that may outlast this one,
+// and would keep this call's memory for as long as the name is in use. The shard is
+// locked.
+func (a *Call) enter(sh *shard) {
+	name, owner := a.Config.Name, a.Owner
+	n := sh.names[name]
+	if n == nil {
+		if sh.names == nil {
+			sh.names = make(map[string]*nameState)
+		}
+		n = &nameState{client: a.Client, shard: sh, name: name}
+		n.holds = n.sole[:0]
+		sh.names[name] = n
+	}
+	o := n.find(owner)
+	if o == nil {
+		o = &a.ownerMemory
+		o.name, o.owner = n, owner
+		o.holds, o.waiters = o.sole.hold[:0], o.sole.waiter[:0]
+		n.add(o)
+	}
+	o.refs++
+	a.name, a.owner = n, o
+}
+
+// newest returns the hold that was granted last, or nil.
+func (n *nameState) newest() *place {
+	if len(n.holds) == 0 {
+		return nil
+	}
+	return n.holds[len(n.holds)-1]
 }
 
 // find returns the state of an owner, or nil. It takes constant time, because thousands
@@ -220,17 +253,4 @@ func (n *nameState) carryOut(actions []localqueue.Action) {
 			do.Unwanted.Value.(*place).unwanted()
 		}
 	}
-}
-
-// dropSpares gives up the places that no waiter relies on, when nobody in this
-// process holds the name any more. It returns channels that tell when they are gone.
-// The shard is locked.
-func (n *nameState) dropSpares() (gone []<-chan struct{}) {
-	for _, p := range slices.Clone(n.background) { // drop takes p out of the list
-		if !p.local.Wanted() {
-			gone = append(gone, p.request.Cleared())
-			p.drop()
-		}
-	}
-	return gone
 }

@@ -157,7 +157,7 @@ func (r *Request) onEvent(e store.Event) {
 	case r.config.Fixed || g.Deadline.Sub(now) < lease/3:
 	default:
 		r.phase, r.present = granted, true
-		r.sender.counts.pushed.Add(1)
+		r.sender.pushed.Add(1)
 		r.finish(Answer{Outcome: Granted, Grant: g})
 		return
 	}

@@ -65,7 +65,6 @@ type phase uint8
 const (
 	asking    phase = iota
 	granted         // it is a hold; late replies add nothing
-	releasing       // it is a hold that is being released
 	abandoned       // nobody wants it any more
 )
 
@@ -151,11 +150,9 @@ func (r *Request) send(ctx context.Context, now time.Time, timeout time.Duration
 	}
 	r.begin(now)
 	r.mu.Unlock()
-	var g store.Grant
-	err := d.call(ctx, d.acquires, r.req.ID, now, timeout, func(ctx context.Context) (err error) {
-		g, err = d.store.Acquire(ctx, r.req)
-		return err
-	})
+	c := call(ctx, d.acquires, now, timeout)
+	g, err := d.store.Acquire(c, r.req)
+	err = c.end(d, err)
 	r.mu.Lock()
 	defer r.unlock()
 	return r.note(g, err, now)
@@ -212,14 +209,6 @@ func (r *Request) note(g store.Grant, err error, sent time.Time) Answer {
 
 // spare is how many of the tokens asked for are reserved beside the first.
 func (r *Request) spare(short int) int { return max(r.req.Tokens-1-max(short, 0), 0) }
-
-// MayBePresent reports whether some request of the id was queued, granted or not
-// answered.
-func (r *Request) MayBePresent() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.present || r.unknown
-}
 
 // Try asks until the outcome is known, for the timeout of one call in all, and fails with ErrUnavailable
 // then: in an outage the last request is sent when a tenth of the timeout is left, or a second if that is
