@@ -128,37 +128,17 @@ func (a *Call) ask(ctx context.Context) (localqueue.State, error) {
 	// The ids are drawn without the mutex: the kernel may take its time. The waiter may
 	// be served by a local hand-over meanwhile.
 	owner, id := request.NewIDs()
-	n, o := a.name, a.owner
-	past := a.queue != &n.queue
+	n := a.name
 	n.shard.mu.Lock()
-	state, err := a.waiter.State, o.mayAsk()
+	state, err := a.waiter.State, a.owner.mayAsk()
 	if state != localqueue.Asking || err != nil {
 		n.shard.mu.Unlock()
 		return state, err
 	}
-	p := a.newPlace(id)
-	switch {
-	case past: // the request is for this owner and no other
-		p.identity = o.known(owner)
-	case a.identity != nil:
-		p.identity = a.identity
-	default:
-		p.own.id = owner
-	}
-	inline := past || len(n.holds) == 0
-	// A span of tokens is for hand-overs that the store does not see. A writer that is
-	// alone here has no waiter to pass the hold to. Under an identity that was asked for
-	// before the grant may be a re-entry, and then the next tokens are another hold's.
-	tokens := 1
-	if !past && a.Config.shareable() && p.identity.requests == 0 && (a.Mode == store.Shared || !inline || !o.alone()) {
-		tokens += a.Config.Handoffs
-	}
-	p.identity.requests++
-	p.request.For(p.identity.id, !a.Try, tokens)
-	if inline {
-		p.local.Phase = localqueue.Inline
-	} else {
-		p.follow()
+	inline := a.queue != &n.queue || len(n.holds) == 0
+	p := a.newPlace(owner, id, inline)
+	if !inline {
+		a.follow(p)
 		if a.since == 0 {
 			a.since = p.began
 		}
@@ -173,6 +153,43 @@ func (a *Call) ask(ctx context.Context) (localqueue.State, error) {
 	default:
 		return a.answered(ctx, p, p.request.Send(ctx))
 	}
+}
+
+// newPlace returns a place of this call for a request, which is sent inline or in the
+// background. The ids are new. The shard is locked.
+func (a *Call) newPlace(owner, id string, inline bool) *place {
+	n, o, p := a.name, a.owner, &a.placeMemory
+	if a.asked != nil {
+		p = new(place) // the first may still be under way, or serve waiters behind
+	}
+	a.asked = p
+	p.name, p.config, p.queue, p.local, p.lost = n, a.Config, a.queue, a.waiter.Place, a.lost
+	p.local.Value = p
+	if inline {
+		p.local.Phase = localqueue.Inline
+	}
+	past := a.queue != &n.queue
+	switch {
+	case past: // the request is for this owner and no other
+		p.identity = o.known(owner)
+	case a.identity != nil:
+		p.identity = a.identity
+	default:
+		p.own.id, p.identity = owner, &p.own
+	}
+	// A span of tokens is for hand-overs that the store does not see. A writer that is
+	// alone here has no waiter to pass the hold to. Under an identity that was asked for
+	// before the grant may be a re-entry, and then the next tokens are another hold's.
+	tokens := 1
+	alone := a.Mode == store.Exclusive && inline && n.count() == 1
+	if !past && !alone && a.Config.shareable() && p.identity.requests == 0 {
+		tokens += a.Config.Handoffs
+	}
+	p.identity.requests++
+	p.request.Init(a.Client.sender, &a.Config.Config, store.Request{
+		Name: a.Config.Name, ID: id, Owner: p.identity.id, Mode: a.Mode, Queue: !a.Try, Tokens: tokens,
+	})
+	return p
 }
 
 // answered goes on after a request on this goroutine. A queued request, and one whose
@@ -192,7 +209,7 @@ func (a *Call) answered(ctx context.Context, p *place, answer request.Answer) (l
 	// The call does not rely on the place any more if its owner has the lock by another
 	// call of its own meanwhile: then the call re-enters.
 	if err == nil && a.waiter.Place == p.local {
-		p.follow()
+		a.follow(p)
 		n.shard.mu.Unlock()
 		p.request.Poll(answer, p.settle)
 		return localqueue.Following, nil
@@ -201,6 +218,14 @@ func (a *Call) answered(ctx context.Context, p *place, answer request.Answer) (l
 	n.shard.mu.Unlock()
 	p.request.Abandon()
 	return state, err
+}
+
+// follow has the place, which the call was to ask for, go on in the background. The
+// shard is locked.
+func (a *Call) follow(p *place) {
+	p.began = a.Client.now()
+	a.queue.Detach(&a.waiter)
+	a.name.background = append(a.name.background, p)
 }
 
 // state is where the call stands now. Between two steps only what it is told changes

@@ -189,39 +189,34 @@ func (h *Handle) Done() <-chan struct{} {
 // watches whether the context ends before.
 func (h *Handle) Context(parent context.Context, inDo bool) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
-	if err := h.attach(ctx, cancel, inDo); err != nil {
-		cancel(err)
-	}
-	return ctx
-}
-
-// attach has cancel called when the handle ends, or returns why that is now.
-func (h *Handle) attach(ctx context.Context, cancel context.CancelCauseFunc, inDo bool) error {
-	if err := h.Err(); err != nil { // it declares a loss that no timer has found yet
-		return err
-	}
+	_ = h.Err() // it declares a loss that no timer has found yet
 	sh := h.shard()
 	sh.mu.Lock()
-	defer sh.mu.Unlock()
+	over := h.err
 	switch {
-	case h.err != nil:
-		return h.err
+	case over != nil:
 	case h.ending:
-		return ErrEnding
+		over = ErrEnding
 	case inDo:
 		h.inDo = cancel
-		return nil
-	case h.contexts == nil:
-		h.contexts = make(map[context.Context]context.CancelCauseFunc)
+	default:
+		if h.contexts == nil {
+			h.contexts = make(map[context.Context]context.CancelCauseFunc)
+		}
+		h.contexts[ctx] = cancel
 	}
-	h.contexts[ctx] = cancel
-	// A hold may outlive many contexts; each takes itself out when it ends first.
-	context.AfterFunc(ctx, func() {
-		sh.mu.Lock()
-		defer sh.mu.Unlock()
-		delete(h.contexts, ctx)
-	})
-	return nil
+	sh.mu.Unlock()
+	if over != nil {
+		cancel(over)
+	} else if !inDo {
+		// A hold may outlive many contexts; each takes itself out when it ends first.
+		context.AfterFunc(ctx, func() {
+			sh.mu.Lock()
+			defer sh.mu.Unlock()
+			delete(h.contexts, ctx)
+		})
+	}
+	return ctx
 }
 
 // AtEnd has f called once with the reason when the handle ends, on the goroutine that

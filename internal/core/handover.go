@@ -51,13 +51,6 @@ func (p *place) mayJoin(a *Call) bool {
 		a.owner.identity == nil && a.owner.refs == 1 && a.name.queue.ReaderMayJoin() && p.isOpen()
 }
 
-// follow has the place go on in the background. The shard is locked.
-func (p *place) follow() {
-	p.began = p.name.client.now()
-	p.queue.Detach(p.local)
-	p.name.background = append(p.name.background, p)
-}
-
 // atRest notes that the request of the place is over. The shard is locked.
 func (p *place) atRest() {
 	n := p.name

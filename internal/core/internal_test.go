@@ -118,10 +118,7 @@ func TestFault58PauseBeforeTheFirstAnswerCounts(t *testing.T) {
 		a := r.call(lockConfig(time.Second), store.Exclusive)
 		require.Equal(t, localqueue.Asking, r.joined(a))
 		a.name.shard.mu.Lock()
-		p := a.newPlace("id")
-		p.local.Phase = localqueue.Inline
-		p.identity.requests++
-		p.request.For("owner", true, 1)
+		p := a.newPlace("owner", "id", true)
 		a.name.shard.mu.Unlock()
 		answer := p.request.Send(r.t.Context())
 		require.Equal(t, request.Granted, answer.Outcome)
@@ -161,7 +158,7 @@ func TestHoldThatIsGivenUpHasNoTrouble(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.call(usual, store.Exclusive)
 		require.Equal(t, localqueue.Asking, r.joined(a))
-		p := a.newPlace("id")
+		p := a.newPlace("owner", "id", true)
 		p.keep(request.Grant{Token: 1, At: time.Now(), Deadline: time.Now().Add(time.Minute)})
 		r.near.renewals.mu.Lock()
 		r.near.renewals.join(p, "down")

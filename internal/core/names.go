@@ -129,10 +129,12 @@ func (n *nameState) add(o *ownerState) {
 	n.others[o.owner] = o
 }
 
-// alone reports whether o is the only owner here.
-func (o *ownerState) alone() bool {
-	n := o.name
-	return len(n.others) == 0 || n.owner == nil && len(n.others) == 1
+// count returns how many owners are here.
+func (n *nameState) count() int {
+	if n.owner == nil {
+		return len(n.others)
+	}
+	return 1 + len(n.others)
 }
 
 // leave counts one call or handle out. The shard is locked.
@@ -146,7 +148,7 @@ func (o *ownerState) leave() {
 	} else {
 		delete(n.others, o.owner)
 	}
-	if n.owner == nil && len(n.others) == 0 {
+	if n.count() == 0 {
 		delete(n.shard.names, n.name)
 	}
 }

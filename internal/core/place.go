@@ -47,20 +47,6 @@ type place struct {
 	sole [1]*ownerHold // memory for owners
 }
 
-// newPlace returns a place of this call for a request with that id. The shard is locked.
-func (a *Call) newPlace(id string) *place {
-	p := &a.placeMemory
-	if a.asked != nil {
-		p = new(place) // the first may still be under way, or serve waiters behind
-	}
-	a.asked = p
-	p.name, p.config, p.lost = a.name, a.Config, a.lost
-	p.queue, p.local, p.identity = a.queue, a.waiter.Place, &p.own
-	p.local.Value = p
-	p.request.Init(a.Client.sender, &a.Config.Config, a.Config.Name, id, a.Mode)
-	return p
-}
-
 func (p *place) mode() store.Mode { return p.request.Mode() }
 
 // settle ends the asking, with a grant or a refusal.

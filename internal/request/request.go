@@ -96,19 +96,10 @@ type Grant struct {
 	Deadline time.Time
 }
 
-// Init sets up a request for a name in a mode, by the acquisition id.
-func (r *Request) Init(d *Sender, c *Config, name, id string, mode store.Mode) {
-	r.sender, r.config = d, c
-	r.req = store.Request{
-		Name: name, ID: id, Mode: mode, TTL: c.TTL, WaitTTL: c.WaitTTL,
-		Fixed: c.Fixed, Label: c.Label,
-	}
-}
-
-// For says for whom the request is, before it is sent: owner as the store knows it.
-// With queue set the store is to give it a place if it cannot be granted.
-func (r *Request) For(owner string, queue bool, tokens int) {
-	r.req.Owner, r.req.Queue, r.req.Tokens = owner, queue, tokens
+// Init sets up a request, which is req with the fields that c has.
+func (r *Request) Init(d *Sender, c *Config, req store.Request) {
+	r.sender, r.config, r.req = d, c, req
+	r.req.TTL, r.req.WaitTTL, r.req.Fixed, r.req.Label = c.TTL, c.WaitTTL, c.Fixed, c.Label
 }
 
 // ID returns the acquisition id.
