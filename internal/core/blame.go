@@ -31,7 +31,7 @@ func (e *NotGranted) Unwrap() error { return e.Err }
 // the holder has the lock.
 func (a *Call) warnSlow() {
 	a.warned = true
-	c, waited := a.Client, time.Duration(a.Client.now()-a.since)
+	c, waited := a.Client, time.Since(a.since)
 	sh := a.name.shard
 	sh.mu.Lock()
 	st, own := a.inTheWay()
@@ -62,7 +62,7 @@ func (a *Call) inTheWay() (st request.Standing, own bool) {
 	for _, h := range slices.Backward(n.holds) {
 		others := slices.ContainsFunc(h.owners, func(g *ownerHold) bool { return g.owner != a.owner })
 		if others && (h.mode() == store.Exclusive || a.Mode == store.Exclusive) {
-			st.HeldBy, st.HeldSince = h.config.Label, a.Client.start.Add(time.Duration(h.began))
+			st.HeldBy, st.HeldSince = h.config.Label, h.began
 			return st, true
 		}
 	}

@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/dlock-go/dlock/internal/localqueue"
 	"github.com/dlock-go/dlock/internal/request"
@@ -27,8 +28,8 @@ type Call struct {
 
 	name  *nameState
 	owner *ownerState
-	since moment // it waits, or the request that it waits for was sent; 0: not yet. Written under the shard
-	asked *place // the last place of its own; nil before the first
+	since time.Time // it waits, or the request that it waits for was sent. Written under the shard
+	asked *place    // the last place of its own; nil before the first
 
 	identity *identity // to go on by after the store has given an id up; nil before
 
@@ -112,7 +113,7 @@ func (a *Call) begin(sh *shard, over error) (localqueue.State, error) {
 	w.Mode, w.Kind, w.Value = a.Mode, &a.Config.kind, a
 	a.queue.Join(w)
 	if w.State != localqueue.Asking { // else the first request may end it without a wait
-		a.since = a.Client.now()
+		a.since = time.Now()
 	}
 	o.waiters = append(o.waiters, a)
 	return w.State, a.count(&a.Client.asking)
@@ -139,7 +140,7 @@ func (a *Call) ask(ctx context.Context) (localqueue.State, error) {
 	p := a.newPlace(owner, id, inline)
 	if !inline {
 		a.follow(p)
-		if a.since == 0 {
+		if a.since.IsZero() {
 			a.since = p.began
 		}
 	}
@@ -201,9 +202,9 @@ func (a *Call) answered(ctx context.Context, p *place, answer request.Answer) (l
 		return a.state(), nil
 	}
 	err := a.over(ctx)
-	n, sent := a.name, a.Client.moment(p.request.Sent())
+	n, sent := a.name, p.request.Sent()
 	n.shard.mu.Lock()
-	if a.since == 0 {
+	if a.since.IsZero() {
 		a.since = sent
 	}
 	// The call does not rely on the place any more if its owner has the lock by another
@@ -223,7 +224,7 @@ func (a *Call) answered(ctx context.Context, p *place, answer request.Answer) (l
 // follow has the place, which the call was to ask for, go on in the background. The
 // shard is locked.
 func (a *Call) follow(p *place) {
-	p.began = a.Client.now()
+	p.began = time.Now()
 	a.queue.Detach(&a.waiter)
 	a.name.background = append(a.name.background, p)
 }

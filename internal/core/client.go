@@ -63,7 +63,6 @@ func (c *LockConfig) Prepare() {
 type Client struct {
 	config Config
 	log    *slog.Logger
-	start  time.Time // where moments are counted from
 	sender *request.Sender
 	dog    *watchdog.Watchdog
 	shards [64]shard
@@ -87,7 +86,6 @@ type Client struct {
 // New returns a client. It makes no call of the store.
 func New(cfg Config) (*Client, error) {
 	c := &Client{config: cfg, log: cfg.Log, closing: make(chan struct{}), closed: make(chan struct{})}
-	c.start = time.Now().Add(-time.Second) // so that no moment is 0
 	c.asking.most, c.waiting.most = int64(max(cfg.MaxWaiters, leastAsking)), int64(cfg.MaxWaiters)
 	var err error
 	c.dog, err = watchdog.New(watchdog.Config{Renew: c.renew, Expired: c.expired, Timeout: cfg.Renewal})
@@ -202,11 +200,3 @@ func ended(ctx context.Context) error {
 	}
 	return withCause(err, context.Cause(ctx))
 }
-
-// moment is a time on the monotonic clock, counted from the start of the client. It is
-// a third of a time.Time in size, and never compares wall clocks by mistake.
-type moment time.Duration
-
-func (c *Client) now() moment { return moment(time.Since(c.start)) }
-
-func (c *Client) moment(t time.Time) moment { return moment(t.Sub(c.start)) }

@@ -191,12 +191,13 @@ func (h *Handle) Context(parent context.Context, inDo bool) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	_ = h.Err() // it declares a loss that no timer has found yet
 	sh := h.shard()
+	var fx effects
 	sh.mu.Lock()
-	over := h.err
 	switch {
-	case over != nil:
+	case h.err != nil:
+		fx.add(cancel, h.err)
 	case h.ending:
-		over = ErrEnding
+		fx.add(cancel, ErrEnding)
 	case inDo:
 		h.inDo = cancel
 	default:
@@ -204,11 +205,6 @@ func (h *Handle) Context(parent context.Context, inDo bool) context.Context {
 			h.contexts = make(map[context.Context]context.CancelCauseFunc)
 		}
 		h.contexts[ctx] = cancel
-	}
-	sh.mu.Unlock()
-	if over != nil {
-		cancel(over)
-	} else if !inDo {
 		// A hold may outlive many contexts; each takes itself out when it ends first.
 		context.AfterFunc(ctx, func() {
 			sh.mu.Lock()
@@ -216,6 +212,8 @@ func (h *Handle) Context(parent context.Context, inDo bool) context.Context {
 			delete(h.contexts, ctx)
 		})
 	}
+	sh.mu.Unlock()
+	fx.run(h.turn.owner.name.client)
 	return ctx
 }
 

@@ -13,14 +13,14 @@ import (
 // other processes wait for at most one such batch, and their places at the store are in
 // their order. Where critical sections are so long that this ends a batch, the round
 // trip that a local hand-over saves does not matter.
-const handoverWindow = moment(10 * time.Millisecond)
+const handoverWindow = 10 * time.Millisecond
 
 // isOpen reports whether the hold may pass on, or be joined, now. If more was asked for
 // under its identity the store would grant that as a re-entry, to an owner that has
 // passed the hold on: then it stays where it is. The shard is locked.
 func (p *place) isOpen() bool {
 	c := p.name.client
-	return p.spare > 0 && p.identity.requests == 1 && c.now()-p.began < handoverWindow &&
+	return p.spare > 0 && p.identity.requests == 1 && time.Since(p.began) < handoverWindow &&
 		!c.isClosing.Load() && p.lease.Valid()
 }
 
@@ -71,9 +71,9 @@ func (p *place) unwanted() {
 	case len(n.holds) == 0 || !p.config.shareable() || p.queue != &n.queue:
 		p.drop()
 	case p.idle == nil:
-		p.idle = time.AfterFunc(time.Duration(handoverWindow), p.checkIdle)
+		p.idle = time.AfterFunc(handoverWindow, p.checkIdle)
 	default:
-		p.idle.Reset(time.Duration(handoverWindow))
+		p.idle.Reset(handoverWindow)
 	}
 }
 

@@ -16,7 +16,7 @@ func TestSuccessor(t *testing.T) {
 	other := lockConfig(time.Minute)
 	for what, spoil := range map[string]func(s *place, next *Call){
 		"span used up":                         func(s *place, _ *Call) { s.spare = 0 },
-		"batch over":                           func(s *place, _ *Call) { s.began -= handoverWindow },
+		"batch over":                           func(s *place, _ *Call) { s.began = s.began.Add(-handoverWindow) },
 		"another request under the identity":   func(s *place, _ *Call) { s.identity.requests++ },
 		"another identity of the next owner":   func(_ *place, a *Call) { a.owner.identity = new(identity) },
 		"lease run out, and no call has noted": func(s *place, _ *Call) { s.lease.Disarm() },
@@ -32,7 +32,7 @@ func TestSuccessor(t *testing.T) {
 				before := r.lock(r.call(usual, store.Exclusive))
 				calls := []*Call{r.call(usual, store.Exclusive), r.call(usual, store.Exclusive)}
 				first, second := r.begin(r.t.Context(), calls[0]), r.begin(r.t.Context(), calls[1])
-				time.Sleep(2 * time.Duration(handoverWindow)) // the batch before is over
+				time.Sleep(2 * handoverWindow) // the batch before is over
 				require.NoError(t, before.Unlock())
 				require.NoError(t, <-first)
 				synctest.Wait()
@@ -68,7 +68,7 @@ func TestMayJoin(t *testing.T) {
 	fixed.Prepare()
 	for what, spoil := range map[string]func(s *place, a *Call){
 		"span used up":                         func(s *place, _ *Call) { s.spare = 0 },
-		"batch over":                           func(s *place, _ *Call) { s.began -= handoverWindow },
+		"batch over":                           func(s *place, _ *Call) { s.began = s.began.Add(-handoverWindow) },
 		"another request under the identity":   func(s *place, _ *Call) { s.identity.requests++ },
 		"another identity of the reader":       func(_ *place, a *Call) { a.owner.identity = new(identity) },
 		"another call of the reader":           func(_ *place, a *Call) { a.owner.refs++ },

@@ -36,7 +36,7 @@ type place struct {
 	// Guarded by the shard.
 	lost   int          // ids that its call has lost in a row before
 	idle   *time.Timer  // runs checkIdle
-	began  moment       // when it went to the background; once granted, when the grant came
+	began  time.Time    // when it went to the background; once granted, when the grant came
 	owners []*ownerHold // that have the hold
 	issued uint64       // the token that the store knows it by
 	token  uint64       // the last one given
@@ -70,7 +70,7 @@ func (p *place) keep(g request.Grant) {
 	p.issued, p.token, p.spare = g.Token, g.Token, g.Spare
 	p.owners = p.sole[:0]
 	c := p.name.client
-	p.began = c.moment(g.At)
+	p.began = g.At
 	p.lease.Value = p
 	t := watchdog.Terms{Deadline: g.Deadline, Now: g.At}
 	if !p.config.Fixed {
@@ -193,9 +193,9 @@ func (p *place) refused(err error) {
 	// A place that lasted longer than the TTL begins a new row of lost ids.
 	// A grant that came too late is no fault of those that wait either. The first request,
 	// on the goroutine of a call, ends that call in both cases.
-	late, silent, now := errors.Is(err, request.ErrExpired), isUnavailable(err), n.client.now()
+	late, silent := errors.Is(err, request.ErrExpired), isUnavailable(err)
 	lost := errors.Is(err, store.ErrLost) && !late
-	if now-p.began > moment(p.config.TTL) {
+	if time.Since(p.began) > p.config.TTL {
 		p.lost = 0
 	}
 	if p.local.Phase == localqueue.Background && (late || lost && p.lost < maxLostIDs) {
@@ -213,7 +213,7 @@ func (p *place) refused(err error) {
 		a := w.Value.(*Call)
 		switch {
 		case (lost || late) && w != first, // it concerns this id alone
-			silent && !a.Try && now-a.since < moment(a.Config.TTL/2),
+			silent && time.Since(a.since) < a.Config.TTL/2,
 			w.Place != p.local && a.Config.TTL > p.config.TTL:
 			return false
 		}

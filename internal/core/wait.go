@@ -30,7 +30,7 @@ func (a *Call) await(ctx context.Context) (localqueue.State, error) {
 	sh.mu.Unlock()
 	var slow <-chan time.Time
 	if d := a.Client.config.SlowWait; d > 0 && !a.warned {
-		timer := time.NewTimer(d - time.Duration(a.Client.now()-a.since))
+		timer := time.NewTimer(d - time.Since(a.since))
 		defer timer.Stop()
 		slow = timer.C
 	}
@@ -104,7 +104,7 @@ func (a *Call) uncount() {
 	}
 	if c := a.Client; a.counted == &c.waiting {
 		c.waits.Add(1)
-		c.waitTime.Add(int64(c.now() - a.since))
+		c.waitTime.Add(int64(time.Since(a.since)))
 	}
 	a.counted.n.Add(-1)
 	a.counted = nil
