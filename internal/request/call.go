@@ -14,7 +14,8 @@ import (
 type callContext struct {
 	context.Context                 // the caller's
 	base            context.Context // ends when the client is closed
-	sent, at        time.Time       // the begin, and the deadline
+	sent            time.Time
+	timeout         time.Duration
 
 	mu     sync.Mutex
 	merged context.Context // ends with any of them; made when Done is first asked for
@@ -24,7 +25,7 @@ type callContext struct {
 
 // call returns the context for one call of the store. The call is followed by end.
 func call(ctx, base context.Context, now time.Time, timeout time.Duration) *callContext {
-	return &callContext{Context: ctx, base: base, sent: now, at: now.Add(timeout)}
+	return &callContext{Context: ctx, base: base, sent: now, timeout: timeout}
 }
 
 // end counts the call, which has returned err, and frees what its context has taken. It returns err, with
@@ -46,10 +47,11 @@ func (c *callContext) end(d *Sender, err error) error {
 
 // Deadline is the earlier one of the caller's and the call's.
 func (c *callContext) Deadline() (time.Time, bool) {
-	if d, ok := c.Context.Deadline(); ok && d.Before(c.at) {
+	at := c.sent.Add(c.timeout)
+	if d, ok := c.Context.Deadline(); ok && d.Before(at) {
 		return d, true
 	}
-	return c.at, true
+	return at, true
 }
 
 // Err does without the timer, if the store has not asked for Done.
@@ -64,7 +66,7 @@ func (c *callContext) Err() error {
 		return c.Context.Err()
 	case c.base.Err() != nil:
 		return c.base.Err()
-	case !time.Now().Before(c.at):
+	case time.Since(c.sent) >= c.timeout:
 		return context.DeadlineExceeded
 	}
 	return nil
@@ -81,7 +83,7 @@ func (c *callContext) merge() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.merged == nil {
-		merged, cancel := context.WithDeadline(c.base, c.at)
+		merged, cancel := context.WithDeadline(c.base, c.sent.Add(c.timeout))
 		detach := context.AfterFunc(c.Context, cancel)
 		c.merged, c.stop = merged, func() { detach(); cancel() }
 		if c.over {
