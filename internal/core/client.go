@@ -190,13 +190,3 @@ func (sh *shard) close(c *Client) {
 	sh.mu.Unlock()
 	fx.run(c)
 }
-
-// ended is why a call with ctx cannot go on, with the cause that a hold's context
-// has. It runs other people's code, so no mutex is held.
-func ended(ctx context.Context) error {
-	err := ctx.Err()
-	if err == nil {
-		return nil
-	}
-	return withCause(err, context.Cause(ctx))
-}

@@ -51,15 +51,6 @@ func (p *place) mayJoin(a *Call) bool {
 		a.owner.identity == nil && a.owner.refs == 1 && a.name.queue.ReaderMayJoin() && p.isOpen()
 }
 
-// atRest notes that the request of the place is over. The shard is locked.
-func (p *place) atRest() {
-	n := p.name
-	n.background = slices.DeleteFunc(n.background, func(x *place) bool { return x == p })
-	if p.idle != nil {
-		p.idle.Stop()
-	}
-}
-
 // unwanted is told that no waiter relies on the place any more. It is kept for a window
 // if this process holds the name, for the next call that waits here: to give it up at
 // each hand-over is two calls of the store for each one that is saved. The shard is

@@ -110,6 +110,15 @@ func (p *place) granted() {
 	}
 }
 
+// atRest notes that the request of the place is over. The shard is locked.
+func (p *place) atRest() {
+	n := p.name
+	n.background = slices.DeleteFunc(n.background, func(x *place) bool { return x == p })
+	if p.idle != nil {
+		p.idle.Stop()
+	}
+}
+
 // buildOn compares with the other holds that o has of this name. If the store has answered
 // with their token, the owner keeps the token that it was given. The shard is locked.
 func (p *place) buildOn(o *ownerState) {

@@ -10,6 +10,8 @@ package request
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"sync"
 	"time"
 
@@ -94,6 +96,18 @@ type Grant struct {
 	Spare    int       // tokens after Token that are reserved with it
 	At       time.Time // it came
 	Deadline time.Time
+}
+
+// NewIDs returns two new ids, each of 128 random bits in hexadecimal. They come
+// straight from crypto/rand: random bytes kept for later would be the same in two
+// copies of a virtual machine, and so would be the ids.
+func NewIDs() (a, b string) {
+	var bits [32]byte
+	rand.Read(bits[:]) // never fails: crypto/rand ends the program instead
+	var text [64]byte
+	hex.Encode(text[:], bits[:])
+	both := string(text[:])
+	return both[:32], both[32:]
 }
 
 // Init sets up a request, which is req with the fields that c has.
@@ -196,6 +210,28 @@ func (r *Request) note(g store.Grant, err error, sent time.Time) Answer {
 		r.phase = granted
 	}
 	return answer
+}
+
+// notice keeps what an answer says of a holder or of the store. sent is when its request was sent. r.mu
+// is locked.
+func (r *Request) notice(g store.Grant, err error, sent time.Time) {
+	if err == nil && g.Held {
+		r.said = nil
+		return
+	}
+	var st Standing
+	if err == nil || Certain(err) {
+		st.HeldBy = g.HeldBy
+		if g.HeldFor > 0 {
+			st.HeldSince = sent.Add(-g.HeldFor)
+		}
+	} else {
+		if r.said != nil {
+			st = *r.said
+		}
+		st.add(err)
+	}
+	r.said = &st
 }
 
 // spare is how many of the tokens asked for are reserved beside the first.
