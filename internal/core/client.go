@@ -126,7 +126,7 @@ func (c *Client) close() error {
 	// The releases that this has cut need a moment to return.
 	returned := c.idle(time.Now().Add(bound + time.Second))
 	left := c.sender.PendingReleases()
-	if err := c.sender.StoreClosed(); err != nil && left > 0 {
+	if err := c.sender.StoreClosed(); err != nil { // and what it had to release is left
 		return fmt.Errorf("%w: %w; %d releases are not confirmed and left to their leases", request.ErrUnavailable, err, left)
 	}
 	if left > 0 || !returned {
@@ -185,7 +185,6 @@ func (sh *shard) close(c *Client) {
 		for len(n.holds) > 0 {
 			n.holds[0].lose(&fx, ErrClosedHold)
 		}
-		n.dropSpares()
 	}
 	sh.mu.Unlock()
 	fx.run(c)
