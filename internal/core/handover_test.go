@@ -1,10 +1,12 @@
 package core
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/dlock-go/dlock/internal/localqueue"
 	"github.com/dlock-go/dlock/store"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -125,6 +127,30 @@ func TestHoldOfAnIdentityAskedForTwice(t *testing.T) {
 	s.serve(&Call{Handle: new(Handle), name: n, owner: &ownerState{name: n}})
 	assert.Zero(t, s.spare)
 	assert.Equal(t, uint64(4), s.token)
+}
+
+// A call asks for an owner that holds the lock in the other mode. Before the request is sent, the
+// lock passes on to another owner. The store must not take the request for a re-entry.
+func TestOwnerThatPassedItsLockOnAsksByAnotherIdentity(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		before := r.lock(r.call(usual, store.Exclusive))
+		first, next := r.call(usual, store.Exclusive), r.call(usual, store.Exclusive)
+		got, passed := r.begin(r.t.Context(), first), r.begin(r.t.Context(), next)
+		require.NoError(t, before.Unlock())
+		require.NoError(t, <-got)
+		read := r.call(usual, store.Shared)
+		read.Owner = first.Owner
+		require.Equal(t, localqueue.Asking, r.joined(read))
+		require.NoError(t, first.Handle.Unlock())
+		require.NoError(t, <-passed)
+		require.Same(t, first.Handle.turn.place, next.Handle.turn.place)
+
+		state, err := read.ask(r.t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, localqueue.Following, state, "a reader beside a writer")
+		assert.ErrorIs(t, read.leave(r.t.Context(), context.Canceled), context.Canceled)
+		require.NoError(t, next.Handle.Unlock())
+	})
 }
 
 // When an owner gets the lock by one call, its other calls that wait re-enter, also those that have

@@ -163,19 +163,17 @@ func (p *place) next() {
 	p.name.client.handed.Add(1)
 }
 
-// end ends the turn of an owner and reports whether it was the last. If others go
-// on, the owner has another identity from now on: another call of it may be under
-// way. The shard is locked.
-func (p *place) end(g *ownerHold) (last bool) {
+// end ends the turn of an owner. If others go on, the owner has another identity from
+// now on: another call of it may be under way. The shard is locked.
+func (p *place) end(g *ownerHold) {
 	o, n := g.owner, g.owner.name
 	p.owners = slices.DeleteFunc(p.owners, func(x *ownerHold) bool { return x == g })
 	o.holds = slices.DeleteFunc(o.holds, func(x *ownerHold) bool { return x == g })
 	if len(p.owners) > 0 {
 		o.identity = nil
-		return false
+	} else {
+		n.holds = slices.DeleteFunc(n.holds, func(x *place) bool { return x == p })
 	}
-	n.holds = slices.DeleteFunc(n.holds, func(x *place) bool { return x == p })
-	return true
 }
 
 // giveUp gives back a hold that no owner has. The shard is locked.
