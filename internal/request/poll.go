@@ -40,7 +40,10 @@ func (r *Request) Poll(answer Answer, then func(Answer)) {
 		return // abandoned meanwhile
 	}
 	r.begin(now) // patience counts from here if no request was sent
-	r.poll = &polling{then: then, sent: r.base, until: r.base.Add(r.timeout()), pause: Backoff{Limit: min(time.Second, r.config.TTL/10)}}
+	r.poll = &polling{
+		then: then, sent: r.base, until: r.base.Add(r.timeout()),
+		pause: Backoff{Limit: min(time.Second, r.config.TTL/10)},
+	}
 	r.poll.timer = time.AfterFunc(r.plan(answer, now), r.onTimer)
 	r.mu.Unlock()
 	r.listen()
