@@ -153,6 +153,22 @@ func TestOwnerThatPassedItsLockOnAsksByAnotherIdentity(t *testing.T) {
 	})
 }
 
+// No hold is passed to a call whose goroutine is sending a request: it would stand idle until the
+// store has answered.
+func TestCallThatAsksIsNotHandedTheLock(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		a := r.call(usual, store.Exclusive)
+		require.Equal(t, localqueue.Asking, r.joined(a))
+		sh := a.name.shard
+		sh.mu.Lock()
+		assert.Same(t, &a.waiter, a.name.queue.Servable(&usual.kind), "nothing was sent")
+		a.newPlace("owner", "id", true)
+		assert.Nil(t, a.name.queue.Servable(&usual.kind))
+		sh.mu.Unlock()
+		assert.ErrorIs(t, a.leave(r.t.Context(), context.Canceled), context.Canceled)
+	})
+}
+
 // When an owner gets the lock by one call, its other calls that wait re-enter, also those that have
 // a place of their own at the store. The place is given up.
 func TestOtherCallsOfAnOwnerReenter(t *testing.T) {
