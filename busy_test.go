@@ -151,6 +151,26 @@ func TestErrorOfAWaitForThisClient(t *testing.T) {
 	})
 }
 
+// A call that waits behind a hold of its client names it, also if the store is silent.
+func TestErrorOfAWaitForThisClientOnASilentStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := coretest.NewSpy(memory.New())
+		c := coretest.Open(t, s, &dlock.Options{Label: "web-3"})
+		m := c.Mutex("m")
+		h := coretest.MustLock(t, t.Context(), m)
+		s.OnAcquire(func(ctx context.Context, _ store.Request) (store.Grant, error) {
+			<-ctx.Done()
+			return store.Grant{}, ctx.Err()
+		})
+		time.Sleep(time.Minute)
+		_, err := m.LockContext(within(t, time.Second))
+		coretest.WantError(t, err, "lock", "m", context.DeadlineExceeded)
+		assert.Equal(t, "web-3", heldBy(t, err))
+		assert.Contains(t, err.Error(), "held by web-3 for 1m1s")
+		require.NoError(t, h.Unlock())
+	})
+}
+
 // Readers of this client are not in the way of a reader that waits for a writer elsewhere.
 func TestErrorOfAReaderBlamesTheWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -67,7 +67,8 @@ var (
 
 var (
 	// errZero is what a lock that no Client has made panics with.
-	errZero = fmt.Errorf("%w: the zero Mutex and RWMutex cannot be used, client.Mutex(name) and client.RWMutex(name) make one", ErrInvalidOption)
+	errZero = fmt.Errorf("%w: the zero Mutex and RWMutex cannot be used, "+
+		"client.Mutex(name) and client.RWMutex(name) make one", ErrInvalidOption)
 	// errNotLocked is what Unlock of a value that holds nothing panics with.
 	errNotLocked = fmt.Errorf("%w by Lock or TryLock of this value: Unlock belongs to the value that was locked, "+
 		"so keep one, or use LockContext and Do", ErrNotHeld)

@@ -71,7 +71,9 @@ func busy(err error, known bool) error {
 	if known {
 		hint = " for another owner than the one of this call"
 	}
-	return &core.NotGranted{Err: fmt.Errorf("%w (this client holds it%s)", n.Err, hint), HeldBy: n.HeldBy, HeldSince: n.HeldSince}
+	hinted := *n
+	hinted.Err = fmt.Errorf("%w (this client holds it%s)", n.Err, hint)
+	return &hinted
 }
 
 // newHold is the memory of a hold and of the call that takes it.
@@ -167,7 +169,8 @@ func (l *locker) lock() {
 			l.held.add(l.owner, h)
 			return
 		}
-		if hopeless(err) || errors.Is(err, ErrUpgrade) || errors.Is(err, core.ErrLostOuter) || errors.Is(err, ErrTooManyHolds) {
+		if hopeless(err) || errors.Is(err, ErrUpgrade) || errors.Is(err, core.ErrLostOuter) ||
+			errors.Is(err, ErrTooManyHolds) {
 			panic(l.fail("lock", err))
 		}
 		if log.due(time.Now()) {

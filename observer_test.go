@@ -179,6 +179,41 @@ func TestObserverSeesLosses(t *testing.T) {
 	}
 }
 
+// A handle that was lost before the client could watch it is told all the same.
+func TestObserverSeesAHoldThatIsOverAtOnce(t *testing.T) {
+	c, r := observed(t, memory.New(), dlock.Options{MaxHold: 1})
+	h, err := c.Mutex("m").LockContext(t.Context())
+	require.NoError(t, err)
+	<-h.Done()
+	require.NoError(t, c.Close())
+	assert.Eventually(t, func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(r.holds) == 1 && r.holds[0].Lost == dlock.LostMaxHold
+	}, 10*time.Second, time.Millisecond)
+}
+
+// Beside an observer and a warning, Unlock finds the lost one of the holds of Lock.
+func TestObservedUnlockEndsTheLostHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New()
+		c, r := observed(t, s, dlock.Options{TTL: time.Second})
+		m := c.Mutex("m", dlock.WithMaxHold(3*time.Second), dlock.WithGrace(100*time.Millisecond))
+		m.Lock()
+		time.Sleep(4 * time.Second)
+		m.Lock() // by another goroutine
+		m.Unlock()
+		assert.Len(t, coretest.Inspect(t, s, "m").Holders, 1, "the lost hold was unlocked")
+		m.Unlock()
+		coretest.WantFree(t, s, "m")
+		require.NoError(t, c.Close())
+		synctest.Wait()
+		require.Len(t, r.holds, 2)
+		assert.Equal(t, dlock.LostMaxHold, r.holds[0].Lost)
+		assert.Empty(t, r.holds[1].Lost)
+	})
+}
+
 // A store of which a client is observed keeps what it can do, and says what it cannot.
 func TestObserverOfListAndBreak(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -157,7 +157,8 @@ func defaultLabel() string {
 
 func validTTL(what string, d, minTTL time.Duration) error {
 	if d < minTTL || d > MaxTTL {
-		return fmt.Errorf("%w: %s %v is not between %v (the least with this store) and %v", ErrInvalidTTL, what, d, minTTL, MaxTTL)
+		return fmt.Errorf("%w: %s %v is not between %v (the least with this store) and %v",
+			ErrInvalidTTL, what, d, minTTL, MaxTTL)
 	}
 	return nil
 }
@@ -273,7 +274,8 @@ func (k *lockConfig) check(minTTL time.Duration) error {
 		return err
 	}
 	if k.graced && (k.grace <= 0 || k.grace > k.TTL/3 || k.MaxHold > 0 && k.grace >= k.MaxHold) {
-		return fmt.Errorf("%w: grace %v is not between 0 and a third of the TTL (%v), or not less than MaxHold", ErrInvalidTTL, k.grace, k.TTL/3)
+		return fmt.Errorf("%w: grace %v is not between 0 and a third of the TTL (%v), or not less than MaxHold",
+			ErrInvalidTTL, k.grace, k.TTL/3)
 	}
 	return validTTL("TTL", k.TTL, minTTL)
 }

@@ -32,7 +32,8 @@ func NewOwner() Owner { return Owner{core.NewOwner()} }
 func ParseOwner(s string) (Owner, error) {
 	var o Owner
 	if strings.HasPrefix(s, privateMark) {
-		return Owner{}, invalidOwner("this is a private owner, which re-enters only in its own process: use WithOwner with NewOwner")
+		return Owner{}, invalidOwner("this is a private owner, which re-enters only in its own process: " +
+			"use WithOwner with NewOwner")
 	}
 	if len(s) != hex.EncodedLen(len(o.core.ID)) {
 		return Owner{}, invalidOwner("%d bytes, 32 are needed", len(s))

@@ -1,8 +1,10 @@
 package core
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock/internal/localqueue"
@@ -25,22 +27,11 @@ func (e *NotGranted) Error() string { return e.Err.Error() }
 // Unwrap returns the error that it wraps.
 func (e *NotGranted) Unwrap() error { return e.Err }
 
-// over is why the call cannot go on: its context has ended, or the client closes. It
-// runs a user's code, so no mutex is held.
-func (a *Call) over() error {
-	err := ended(a.ctx)
-	a.cut = err != nil
-	if err == nil && a.Client.isClosing.Load() {
-		err = request.ErrClosed
-	}
-	return err
-}
-
 // warnSlow logs that the call waits for long. Once a call is enough: it says since when
 // the holder has the lock.
 func (a *Call) warnSlow() {
 	a.warned = true
-	c, waited := a.Client, time.Duration(a.Client.now()-a.since)
+	c, waited := a.Client, time.Since(a.since)
 	sh := a.name.shard
 	sh.mu.Lock()
 	st, own := a.inTheWay()
@@ -58,46 +49,35 @@ func (a *Call) warnSlow() {
 // inTheWay says how the request stands that the call relies on, or relied on last. If
 // this client has a hold in the way it names that one. The shard is locked.
 func (a *Call) inTheWay() (st request.Standing, own bool) {
-	n := a.name
-	if p := a.reliesOn(); p != nil {
+	n, p, q := a.name, a.asked, a.waiter.Place
+	if a.waiter.State == localqueue.Waiting {
+		q = n.queue.Front()
+	}
+	if q != nil {
+		p, _ = q.Value.(*place) // none before it has an id
+	}
+	if p != nil {
 		st = p.request.Standing()
 	}
-	if int(n.ownerHolds) == len(a.owner.holds) {
-		return st, false
+	for _, h := range slices.Backward(n.holds) {
+		others := slices.ContainsFunc(h.owners, func(g *ownerHold) bool { return g.owner != a.owner })
+		if others && (h.mode() == store.Exclusive || a.Mode == store.Exclusive) {
+			st.HeldBy, st.HeldSince = h.config.Label, h.began
+			return st, true
+		}
 	}
-	s := n.serving
-	if s == nil || len(s.owners) == 0 { // another hold lasts longer than the last one
-		return st, a.Mode == store.Exclusive
-	}
-	if s.mode() == store.Shared && a.Mode == store.Shared {
-		return st, false
-	}
-	st.HeldBy, st.HeldSince = s.config.Label, a.Client.start.Add(time.Duration(s.began))
-	return st, true
-}
-
-// reliesOn returns the place that asks for the front of the queue that the call stands
-// in, or else the last one of its own. The shard is locked.
-func (a *Call) reliesOn() *place {
-	q := a.waiter.Place
-	if a.waiter.State == localqueue.Waiting {
-		q = a.name.queue.Front()
-	}
-	if q == nil {
-		return a.asked
-	}
-	p, _ := q.Value.(*place) // none before it has an id
-	return p
+	return st, false
 }
 
 // explain is the error of a call that ends without the lock because of err. A call
 // that its context ends says so beside the trouble that the store had.
-func (a *Call) explain(err error, st request.Standing, own bool) error {
+func explain(ctx context.Context, err error, st request.Standing, own bool) error {
+	cut := ctx.Err() != nil && errors.Is(err, ctx.Err())
 	err = request.WhichClosed(err)
-	if a.cut && st.Trouble != nil {
+	if cut && st.Trouble != nil {
 		err = fmt.Errorf("%w: %w", err, request.Unavailable(st.Trouble))
 	}
-	held := a.cut || errors.Is(err, store.ErrHeld) || errors.Is(err, store.ErrUpgrade)
+	held := cut || errors.Is(err, store.ErrHeld) || errors.Is(err, store.ErrUpgrade)
 	if !held || st.HeldBy == "" && !own {
 		return err
 	}

@@ -22,17 +22,14 @@ type Call struct {
 	Mode   store.Mode
 	Try    bool // do not wait
 
-	counted gauge
-	checked bool // granted on this goroutine, which has just read the clock
-	cut     bool // its context has ended
-	warned  bool // its long wait was logged
-	lost    int  // ids that the store gave up in a row
+	warned  bool   // its long wait was logged
+	lost    int    // ids that the store gave up in a row
+	counted *gauge // that counts it; nil: none
 
-	ctx   context.Context
 	name  *nameState
 	owner *ownerState
-	since moment // it asks or waits; written under the shard
-	asked *place // the last place of its own; nil before the first
+	since time.Time // it waits, or the request that it waits for was sent. Written under the shard
+	asked *place    // the last place of its own; nil before the first
 
 	identity *identity // to go on by after the store has given an id up; nil before
 
@@ -53,11 +50,7 @@ func (a *Call) Lock(ctx context.Context) error {
 	// Close waits for what a late grant leaves to do. The call counts itself before it
 	// looks: Close marks first and waits then, so one of the two sees the other.
 	sh.calls.Add()
-	a.ctx = ctx
-	defer func() {
-		a.ctx = nil // the hold, which lives in the call, may outlive it by far
-		sh.calls.Done()
-	}()
+	defer sh.calls.Done()
 	if a.Client.isClosing.Load() {
 		return request.ErrClosed
 	}
@@ -67,20 +60,20 @@ func (a *Call) Lock(ctx context.Context) error {
 	for err == nil {
 		switch state {
 		case localqueue.Direct: // its owner has the name by another call meanwhile
-			if err = a.over(); err == nil {
+			if err = a.over(ctx); err == nil {
 				state, err = a.begin(sh, nil)
 			}
 		case localqueue.Asking:
-			state, err = a.ask()
+			state, err = a.ask(ctx)
 		case localqueue.Waiting, localqueue.Following:
-			state, err = a.await()
+			state, err = a.await(ctx)
 		case localqueue.Granted:
 			return a.deliver()
 		default:
 			err = a.err
 		}
 	}
-	return a.leave(err)
+	return a.leave(ctx, err)
 }
 
 // begin enters the name, and re-enters, joins other readers or queues. over is why ctx
@@ -94,25 +87,23 @@ func (a *Call) begin(sh *shard, over error) (localqueue.State, error) {
 	n, o, w := a.name, a.owner, &a.waiter
 	done, err := o.reenter(a.Mode, over, a.Handle)
 	switch {
+	case err != nil:
+		return w.State, err
 	case done:
-		w.State, a.checked = localqueue.Granted, true
+		w.State = localqueue.Granted
 		o.refs-- // of the call: the handle has its own
 		return w.State, nil
-	case err == nil:
-		err = over
-	}
-	if err != nil {
-		return w.State, err
 	}
 	// An explicit owner and one that holds the name go past the queue: a nested call,
 	// perhaps by way of another process, must not stand behind a stranger that waits for
 	// its own caller to finish. So does a Try, which would wait there. A queue of its own
 	// gives such a call the same states and functions as any other.
 	past := !a.Owner.Private || len(o.holds) > 0
+	newest := n.newest()
 	switch {
-	case !past && n.serving.mayJoin(a):
-		n.serving.next()
-		n.serving.serve(a)
+	case !past && newest.mayJoin(a):
+		newest.next()
+		newest.serve(a)
 		return w.State, nil
 	case past || a.Try:
 		a.queue = new(localqueue.Queue)
@@ -122,74 +113,120 @@ func (a *Call) begin(sh *shard, over error) (localqueue.State, error) {
 	w.Mode, w.Kind, w.Value = a.Mode, &a.Config.kind, a
 	a.queue.Join(w)
 	if w.State != localqueue.Asking { // else the first request may end it without a wait
-		a.since = a.Client.now()
+		a.since = time.Now()
 	}
 	o.waiters = append(o.waiters, a)
-	return w.State, a.count(asks)
+	return w.State, a.count(&a.Client.asking)
 }
 
-// enter counts one call of an owner in. The memory of the call serves for the owner's
-// state, but not for the name's: that is shared with calls that may outlast this one,
-// and would keep this call's memory for as long as the name is in use. The shard is
-// locked.
-func (a *Call) enter(sh *shard) {
-	name, owner := a.Config.Name, a.Owner
-	n := sh.names[name]
-	if n == nil {
-		if sh.names == nil {
-			sh.names = make(map[string]*nameState)
+// ask sends a request for this call, which stands at the front of its queue. It does so
+// on this goroutine if nobody in this process holds the name, and else in the
+// background, since the lock may be handed over meanwhile.
+func (a *Call) ask(ctx context.Context) (localqueue.State, error) {
+	if err := a.over(ctx); err != nil {
+		return localqueue.Asking, err
+	}
+	// The ids are drawn without the mutex: the kernel may take its time. The waiter may
+	// be served by a local hand-over meanwhile.
+	owner, id := request.NewIDs()
+	n := a.name
+	n.shard.mu.Lock()
+	state, err := a.waiter.State, a.owner.mayAsk()
+	if state != localqueue.Asking || err != nil {
+		n.shard.mu.Unlock()
+		return state, err
+	}
+	inline := a.queue != &n.queue || len(n.holds) == 0
+	p := a.newPlace(owner, id, inline)
+	if !inline {
+		a.follow(p)
+		if a.since.IsZero() {
+			a.since = p.began
 		}
-		n = &nameState{client: a.Client, shard: sh, name: name}
-		sh.names[name] = n
 	}
-	o := n.find(owner)
-	if o == nil {
-		o = &a.ownerMemory
-		o.name, o.owner = n, owner
-		o.holds, o.waiters = o.sole.hold[:0], o.sole.waiter[:0]
-		n.add(o)
+	n.shard.mu.Unlock()
+	switch {
+	case !inline:
+		p.request.Start(p.settle)
+		return localqueue.Following, nil
+	case a.Try:
+		return a.answered(ctx, p, p.request.Try(ctx, a.Client.closing))
+	default:
+		return a.answered(ctx, p, p.request.Send(ctx))
 	}
-	o.refs++
-	a.name, a.owner = n, o
 }
 
-// await blocks until the state of the waiter has changed.
-func (a *Call) await() (localqueue.State, error) {
-	if err := a.count(waits); err != nil {
-		return a.state(), err
+// newPlace returns a place of this call for a request, which is sent inline or in the
+// background. The ids are new. The shard is locked.
+func (a *Call) newPlace(owner, id string, inline bool) *place {
+	n, o, p := a.name, a.owner, &a.placeMemory
+	if a.asked != nil {
+		p = new(place) // the first may still be under way, or serve waiters behind
 	}
-	sh := a.name.shard
-	sh.mu.Lock()
+	a.asked = p
+	p.name, p.config, p.queue, p.local, p.lost = n, a.Config, a.queue, a.waiter.Place, a.lost
+	p.local.Value = p
+	if inline {
+		p.local.Phase = localqueue.Inline
+	}
+	past := a.queue != &n.queue
+	switch {
+	case past: // the request is for this owner and no other
+		p.identity = o.known(owner)
+	case a.identity != nil:
+		p.identity = a.identity
+	default:
+		p.own.id, p.identity = owner, &p.own
+	}
+	// A span of tokens is for hand-overs that the store does not see. A writer that is
+	// alone here has no waiter to pass the hold to. Under an identity that was asked for
+	// before the grant may be a re-entry, and then the next tokens are another hold's.
+	tokens := 1
+	alone := a.Mode == store.Exclusive && inline && n.count() == 1
+	if !past && !alone && a.Config.shareable() && p.identity.requests == 0 {
+		tokens += a.Config.Handoffs
+	}
+	p.identity.requests++
+	p.request.Init(a.Client.sender, &a.Config.Config, store.Request{
+		Name: a.Config.Name, ID: id, Owner: p.identity.id, Mode: a.Mode, Queue: !a.Try, Tokens: tokens,
+	})
+	return p
+}
+
+// answered goes on after a request on this goroutine. A queued request, and one whose
+// outcome is unknown, go to the background: from there any waiter of the queue can be
+// served, and the end of this call's context ends no other call's request.
+func (a *Call) answered(ctx context.Context, p *place, answer request.Answer) (localqueue.State, error) {
+	if answer.Outcome == request.Granted || answer.Outcome == request.Refused {
+		p.settle(answer)
+		return a.state(), nil
+	}
+	err := a.over(ctx)
+	n, sent := a.name, p.request.Sent()
+	n.shard.mu.Lock()
+	if a.since.IsZero() {
+		a.since = sent
+	}
+	// The call does not rely on the place any more if its owner has the lock by another
+	// call of its own meanwhile: then the call re-enters.
+	if err == nil && a.waiter.Place == p.local {
+		a.follow(p)
+		n.shard.mu.Unlock()
+		p.request.Poll(answer, p.settle)
+		return localqueue.Following, nil
+	}
 	state := a.waiter.State
-	if state != localqueue.Waiting && state != localqueue.Following {
-		sh.mu.Unlock()
-		return state, nil
-	}
-	if a.ready == nil {
-		// Made under the mutex under which the state was looked at, so no change is
-		// missed. One element is enough: the call reads the state, not the channel.
-		a.ready = make(chan struct{}, 1)
-	}
-	ready := a.ready
-	sh.mu.Unlock()
-	var slow <-chan time.Time
-	if d := a.Client.config.SlowWait; d > 0 && !a.warned {
-		timer := time.NewTimer(d - time.Duration(a.Client.now()-a.since))
-		defer timer.Stop()
-		slow = timer.C
-	}
-	for {
-		select {
-		case <-ready:
-			return a.state(), nil
-		case <-a.ctx.Done():
-			return a.state(), a.over()
-		case <-a.Client.closing:
-			return a.state(), request.ErrClosed
-		case <-slow:
-			a.warnSlow()
-		}
-	}
+	n.shard.mu.Unlock()
+	p.request.Abandon()
+	return state, err
+}
+
+// follow has the place, which the call was to ask for, go on in the background. The
+// shard is locked.
+func (a *Call) follow(p *place) {
+	p.began = time.Now()
+	a.queue.Detach(&a.waiter)
+	a.name.background = append(a.name.background, p)
 }
 
 // state is where the call stands now. Between two steps only what it is told changes
@@ -201,48 +238,26 @@ func (a *Call) state() localqueue.State {
 	return a.waiter.State
 }
 
-// wake has the call look at its state. It says nothing of what has changed: a second
-// change before the call looks needs no second wake. The shard is locked.
-func (a *Call) wake() {
-	if a.ready == nil {
-		return // it has not begun to wait, and looks before it does
-	}
-	select {
-	case a.ready <- struct{}{}:
-	default:
-	}
-}
-
-// failing notes why the call fails, for Queue.Fail, which takes it out. The shard is
-// locked.
-func (a *Call) failing(err error) bool {
-	a.err = err
-	a.owner.forget(a)
-	return true
-}
-
 // deliver ends a call that was granted. It looks at the clock last, so that a pause
 // on the way ends in an error, and not in a hold that is over. Only a hold that MaxHold
-// has ended is handed out all the same, as lost: see place.late. From then on the
-// loss of the hold is told.
+// has ended is handed out all the same, as lost: the next grant would be over too, and
+// Lock would try for ever. From then on the loss of the hold is told.
 func (a *Call) deliver() error {
 	a.uncount()
-	if a.checked {
-		return nil
-	}
 	h, sh := a.Handle, a.name.shard
-	p := h.turn.place
+	if h.delivered {
+		return nil // a re-entry, which has read the clock
+	}
 	var fx effects
 	sh.mu.Lock()
-	h.delivered = h.err == ErrMaxHold || h.err == nil && !p.late()
-	switch {
-	case !h.delivered:
-	case h.err != nil: // declared before the call had the hold, so not told
-		fx.lost = append(fx.lost, h)
-	case !p.lease.Valid():
-		p.lose(&fx)
+	if p := h.turn.place; h.err == nil && !p.lease.Valid() {
+		p.lose(&fx, p.cause())
 	}
-	delivered := h.delivered
+	delivered := h.err == nil || h.err == ErrMaxHold
+	h.delivered = delivered
+	if h.err == ErrMaxHold { // declared before the call had the hold, so not told
+		fx.lost = append(fx.lost, h)
+	}
 	sh.mu.Unlock()
 	fx.run(a.Client)
 	if delivered {
@@ -255,7 +270,7 @@ func (a *Call) deliver() error {
 }
 
 // leave ends a call that was not granted, or returns nil if it was in that moment.
-func (a *Call) leave(err error) error {
+func (a *Call) leave(ctx context.Context, err error) error {
 	n := a.name
 	n.shard.mu.Lock()
 	if a.waiter.State == localqueue.Granted {
@@ -270,5 +285,5 @@ func (a *Call) leave(err error) error {
 	a.owner.leave()
 	n.shard.mu.Unlock()
 	a.uncount()
-	return a.explain(err, st, own)
+	return explain(ctx, err, st, own)
 }

@@ -63,13 +63,12 @@ func (c *LockConfig) Prepare() {
 type Client struct {
 	config Config
 	log    *slog.Logger
-	start  time.Time // where moments are counted from
 	sender *request.Sender
 	dog    *watchdog.Watchdog
 	shards [64]shard
 
-	asking   atomic.Int64 // calls that wait for the answer to their first request
-	waiters  atomic.Int64 // calls that wait for a lock
+	asking   gauge        // calls that wait for the answer to their first request
+	waiting  gauge        // calls that wait for a lock
 	waits    atomic.Int64 // calls that waited for a lock and have ended
 	waitTime atomic.Int64 // of waits, in nanoseconds
 	renewed  atomic.Int64 // holds
@@ -87,7 +86,7 @@ type Client struct {
 // New returns a client. It makes no call of the store.
 func New(cfg Config) (*Client, error) {
 	c := &Client{config: cfg, log: cfg.Log, closing: make(chan struct{}), closed: make(chan struct{})}
-	c.start = time.Now().Add(-time.Second) // so that no moment is 0
+	c.asking.most, c.waiting.most = int64(max(cfg.MaxWaiters, leastAsking)), int64(cfg.MaxWaiters)
 	var err error
 	c.dog, err = watchdog.New(watchdog.Config{Renew: c.renew, Expired: c.expired, Timeout: cfg.Renewal})
 	if err != nil {
@@ -127,7 +126,7 @@ func (c *Client) close() error {
 	// The releases that this has cut need a moment to return.
 	returned := c.idle(time.Now().Add(bound + time.Second))
 	left := c.sender.PendingReleases()
-	if err := c.sender.StoreClosed(); err != nil && left > 0 {
+	if err := c.sender.StoreClosed(); err != nil { // and what it had to release is left
 		return fmt.Errorf("%w: %w; %d releases are not confirmed and left to their leases", request.ErrUnavailable, err, left)
 	}
 	if left > 0 || !returned {
@@ -183,47 +182,10 @@ func (sh *shard) close(c *Client) {
 	var fx effects
 	sh.mu.Lock()
 	for _, n := range sh.names {
-		if n.owner != nil {
-			n.owner.close(&fx)
+		for len(n.holds) > 0 {
+			n.holds[0].lose(&fx, ErrClosedHold)
 		}
-		for _, o := range n.others {
-			o.close(&fx)
-		}
-		n.dropSpares()
 	}
 	sh.mu.Unlock()
 	fx.run(c)
 }
-
-// close ends the holds of one owner. A hold that others share is given back with the
-// last of them. The shard is locked.
-func (o *ownerState) close(fx *effects) {
-	for len(o.holds) > 0 {
-		g := o.holds[0]
-		for g.handles != nil {
-			fx.end(g.handles, ErrClosedHold)
-		}
-		if p := g.place; p.end(g) {
-			p.giveUp()
-			p.request.Abandon()
-		}
-	}
-}
-
-// ended is why a call with ctx cannot go on, with the cause that a hold's context
-// has. It runs other people's code, so no mutex is held.
-func ended(ctx context.Context) error {
-	err := ctx.Err()
-	if err == nil {
-		return nil
-	}
-	return withCause(err, context.Cause(ctx))
-}
-
-// moment is a time on the monotonic clock, counted from the start of the client. It is
-// a third of a time.Time in size, and never compares wall clocks by mistake.
-type moment time.Duration
-
-func (c *Client) now() moment { return moment(time.Since(c.start)) }
-
-func (c *Client) moment(t time.Time) moment { return moment(t.Sub(c.start)) }

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -34,9 +35,14 @@ var (
 // lossCauses lists them in the order of Client.lost.
 var lossCauses = [...]error{ErrDeadline, ErrFixedEnded, ErrMaxHold, ErrGone}
 
-// withCause adds to the error of a context the cause of its end, if that says more.
-func withCause(err, cause error) error {
-	switch {
+// ended is why a call with ctx cannot go on, with the cause of that if it says more. It
+// runs other people's code, so no mutex is held.
+func ended(ctx context.Context) error {
+	err := ctx.Err()
+	if err == nil {
+		return nil
+	}
+	switch cause := context.Cause(ctx); {
 	case errors.Is(err, cause):
 		return err
 	case errors.Is(cause, err):

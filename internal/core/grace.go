@@ -43,9 +43,6 @@ func (h *Handle) WarnBefore(d time.Duration) {
 func (g *grace) look() {
 	h := g.handle
 	p, c, sh := h.turn.place, h.turn.place.name.client, h.shard()
-	busy := c.sender.Busy()
-	busy.Add()
-	defer busy.Done()
 	var fx effects
 	sh.mu.Lock()
 	deadline := p.lease.Deadline()

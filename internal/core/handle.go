@@ -120,7 +120,7 @@ func (h *Handle) finish() (last bool, spares []<-chan struct{}, err error) {
 	// process's, and Unlock has to say so. A hold that passes on keeps its lease armed;
 	// successor has looked at it.
 	if h.err == nil && next == nil && (last && !p.lease.Disarm() || !last && !p.lease.Valid()) {
-		p.lose(&fx)
+		p.lose(&fx, p.cause())
 	}
 	switch err = h.err; {
 	case err != nil:
@@ -131,14 +131,14 @@ func (h *Handle) finish() (last bool, spares []<-chan struct{}, err error) {
 	case next != nil:
 		last = false
 		fx.end(h, ErrNotHeld)
-		p.pass(g, next)
+		p.next()
+		p.serve(next) // before the end, so that the name is held throughout
+		p.end(g)
 	case last:
 		fx.endContexts(h, ErrNotHeld) // AtEnd is told when the store has answered
 		p.end(g)
 		o.name.client.renewals.ended(p)
-		if o.name.ownerHolds == 0 {
-			spares = o.name.dropSpares()
-		}
+		spares = o.name.dropSpares()
 	default:
 		fx.end(h, ErrNotHeld)
 		if g.handles == nil {
@@ -158,7 +158,7 @@ func (h *Handle) Err() error {
 	var fx effects
 	sh.mu.Lock()
 	if h.err == nil && !h.turn.place.lease.Valid() {
-		h.turn.place.lose(&fx)
+		h.turn.place.lose(&fx, h.turn.place.cause())
 	}
 	err := h.err
 	sh.mu.Unlock()
@@ -189,39 +189,32 @@ func (h *Handle) Done() <-chan struct{} {
 // watches whether the context ends before.
 func (h *Handle) Context(parent context.Context, inDo bool) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
-	if err := h.attach(ctx, cancel, inDo); err != nil {
-		cancel(err)
-	}
-	return ctx
-}
-
-// attach has cancel called when the handle ends, or returns why that is now.
-func (h *Handle) attach(ctx context.Context, cancel context.CancelCauseFunc, inDo bool) error {
-	if err := h.Err(); err != nil { // it declares a loss that no timer has found yet
-		return err
-	}
+	_ = h.Err() // it declares a loss that no timer has found yet
 	sh := h.shard()
+	var fx effects
 	sh.mu.Lock()
-	defer sh.mu.Unlock()
 	switch {
 	case h.err != nil:
-		return h.err
+		fx.add(cancel, h.err)
 	case h.ending:
-		return ErrEnding
+		fx.add(cancel, ErrEnding)
 	case inDo:
 		h.inDo = cancel
-		return nil
-	case h.contexts == nil:
-		h.contexts = make(map[context.Context]context.CancelCauseFunc)
+	default:
+		if h.contexts == nil {
+			h.contexts = make(map[context.Context]context.CancelCauseFunc)
+		}
+		h.contexts[ctx] = cancel
+		// A hold may outlive many contexts; each takes itself out when it ends first.
+		context.AfterFunc(ctx, func() {
+			sh.mu.Lock()
+			defer sh.mu.Unlock()
+			delete(h.contexts, ctx)
+		})
 	}
-	h.contexts[ctx] = cancel
-	// A hold may outlive many contexts; each takes itself out when it ends first.
-	context.AfterFunc(ctx, func() {
-		sh.mu.Lock()
-		defer sh.mu.Unlock()
-		delete(h.contexts, ctx)
-	})
-	return nil
+	sh.mu.Unlock()
+	fx.run(h.turn.owner.name.client)
+	return ctx
 }
 
 // AtEnd has f called once with the reason when the handle ends, on the goroutine that

@@ -1,10 +1,12 @@
 package core
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/dlock-go/dlock/internal/localqueue"
 	"github.com/dlock-go/dlock/store"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,12 +18,12 @@ func TestSuccessor(t *testing.T) {
 	other := lockConfig(time.Minute)
 	for what, spoil := range map[string]func(s *place, next *Call){
 		"span used up":                         func(s *place, _ *Call) { s.spare = 0 },
-		"batch over":                           func(s *place, _ *Call) { s.began -= handoverWindow },
+		"batch over":                           func(s *place, _ *Call) { s.began = s.began.Add(-handoverWindow) },
 		"another request under the identity":   func(s *place, _ *Call) { s.identity.requests++ },
 		"another identity of the next owner":   func(_ *place, a *Call) { a.owner.identity = new(identity) },
 		"lease run out, and no call has noted": func(s *place, _ *Call) { s.lease.Disarm() },
 		"client closing":                       func(s *place, _ *Call) { s.name.client.isClosing.Store(true) },
-		"granted again by the store":           func(s *place, _ *Call) { s.name.storeHolds++ },
+		"granted again by the store":           func(s *place, _ *Call) { s.name.holds = append(s.name.holds, s) },
 		"another owner has it too":             func(s *place, _ *Call) { s.owners = append(s.owners, s.owners[0]) },
 		"another lease":                        func(s *place, _ *Call) { s.config = other },
 		"the next writer has left":             func(s *place, a *Call) { s.name.queue.Bypass(&a.waiter) },
@@ -32,7 +34,7 @@ func TestSuccessor(t *testing.T) {
 				before := r.lock(r.call(usual, store.Exclusive))
 				calls := []*Call{r.call(usual, store.Exclusive), r.call(usual, store.Exclusive)}
 				first, second := r.begin(r.t.Context(), calls[0]), r.begin(r.t.Context(), calls[1])
-				time.Sleep(2 * time.Duration(handoverWindow)) // the batch before is over
+				time.Sleep(2 * handoverWindow) // the batch before is over
 				require.NoError(t, before.Unlock())
 				require.NoError(t, <-first)
 				synctest.Wait()
@@ -45,7 +47,7 @@ func TestSuccessor(t *testing.T) {
 				spoil(s, next)
 				assert.Nil(t, s.successor(), what)
 				s.spare, s.began, s.config, s.owners = spare, began, config, owners
-				s.identity.requests, n.storeHolds = 1, 1
+				s.identity.requests, n.holds = 1, n.holds[:1]
 				r.near.isClosing.Store(false)
 				if next.waiter.Place == nil { // it goes past the queue now
 					next.wake()
@@ -68,7 +70,7 @@ func TestMayJoin(t *testing.T) {
 	fixed.Prepare()
 	for what, spoil := range map[string]func(s *place, a *Call){
 		"span used up":                         func(s *place, _ *Call) { s.spare = 0 },
-		"batch over":                           func(s *place, _ *Call) { s.began -= handoverWindow },
+		"batch over":                           func(s *place, _ *Call) { s.began = s.began.Add(-handoverWindow) },
 		"another request under the identity":   func(s *place, _ *Call) { s.identity.requests++ },
 		"another identity of the reader":       func(_ *place, a *Call) { a.owner.identity = new(identity) },
 		"another call of the reader":           func(_ *place, a *Call) { a.owner.refs++ },
@@ -125,6 +127,46 @@ func TestHoldOfAnIdentityAskedForTwice(t *testing.T) {
 	s.serve(&Call{Handle: new(Handle), name: n, owner: &ownerState{name: n}})
 	assert.Zero(t, s.spare)
 	assert.Equal(t, uint64(4), s.token)
+}
+
+// A call asks for an owner that holds the lock in the other mode. Before the request is sent, the
+// lock passes on to another owner. The store must not take the request for a re-entry.
+func TestOwnerThatPassedItsLockOnAsksByAnotherIdentity(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		before := r.lock(r.call(usual, store.Exclusive))
+		first, next := r.call(usual, store.Exclusive), r.call(usual, store.Exclusive)
+		got, passed := r.begin(r.t.Context(), first), r.begin(r.t.Context(), next)
+		require.NoError(t, before.Unlock())
+		require.NoError(t, <-got)
+		read := r.call(usual, store.Shared)
+		read.Owner = first.Owner
+		require.Equal(t, localqueue.Asking, r.joined(read))
+		require.NoError(t, first.Handle.Unlock())
+		require.NoError(t, <-passed)
+		require.Same(t, first.Handle.turn.place, next.Handle.turn.place)
+
+		state, err := read.ask(r.t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, localqueue.Following, state, "a reader beside a writer")
+		assert.ErrorIs(t, read.leave(r.t.Context(), context.Canceled), context.Canceled)
+		require.NoError(t, next.Handle.Unlock())
+	})
+}
+
+// No hold is passed to a call whose goroutine is sending a request: it would stand idle until the
+// store has answered.
+func TestCallThatAsksIsNotHandedTheLock(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		a := r.call(usual, store.Exclusive)
+		require.Equal(t, localqueue.Asking, r.joined(a))
+		sh := a.name.shard
+		sh.mu.Lock()
+		assert.Same(t, &a.waiter, a.name.queue.Servable(&usual.kind), "nothing was sent")
+		a.newPlace("owner", "id", true)
+		assert.Nil(t, a.name.queue.Servable(&usual.kind))
+		sh.mu.Unlock()
+		assert.ErrorIs(t, a.leave(r.t.Context(), context.Canceled), context.Canceled)
+	})
 }
 
 // When an owner gets the lock by one call, its other calls that wait re-enter, also those that have

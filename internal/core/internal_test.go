@@ -86,7 +86,6 @@ func (r *rig) otherProcess() (unlock func() error) {
 // joined returns a call that stands in the queue and has not asked yet.
 func (r *rig) joined(a *Call) localqueue.State {
 	r.t.Helper()
-	a.ctx = r.t.Context()
 	state, err := a.begin(a.Client.shard(a.Config.Name), nil)
 	require.NoError(r.t, err)
 	return state
@@ -100,7 +99,7 @@ func TestFault58PauseBeforeAWaiterReturns(t *testing.T) {
 		unlock := r.otherProcess()
 		a := r.call(lockConfig(time.Second), store.Exclusive)
 		require.Equal(t, localqueue.Asking, r.joined(a))
-		state, err := a.ask()
+		state, err := a.ask(r.t.Context())
 		require.NoError(t, err)
 		require.Equal(t, localqueue.Following, state)
 		require.NoError(t, unlock())
@@ -119,19 +118,17 @@ func TestFault58PauseBeforeTheFirstAnswerCounts(t *testing.T) {
 		a := r.call(lockConfig(time.Second), store.Exclusive)
 		require.Equal(t, localqueue.Asking, r.joined(a))
 		a.name.shard.mu.Lock()
-		p := a.newPlace("id")
-		p.local.Phase = localqueue.Inline
-		p.identity.requests++
-		p.request.For("owner", true, 1)
+		p := a.newPlace("owner", "id", true)
 		a.name.shard.mu.Unlock()
 		answer := p.request.Send(r.t.Context())
 		require.Equal(t, request.Granted, answer.Outcome)
 
 		time.Sleep(time.Second)
-		state, err := a.answered(p, answer)
+		state, err := a.answered(r.t.Context(), p, answer)
 		require.NoError(t, err)
-		require.Equal(t, localqueue.Failed, state)
-		assert.ErrorIs(t, a.leave(a.err), store.ErrLost)
+		require.Equal(t, localqueue.Granted, state)
+		assert.ErrorIs(t, a.deliver(), store.ErrLost)
+		assert.Error(t, a.Handle.Err())
 		synctest.Wait()
 		st := r.near.Stats()
 		st.Counters = Counters{}
@@ -151,7 +148,7 @@ func TestWaitBeginsInTheQueue(t *testing.T) {
 		assert.NotZero(t, follows.since)
 		assert.NotZero(t, waits.since)
 		for _, a := range []*Call{waits, follows, asks} {
-			assert.ErrorIs(t, a.leave(context.Canceled), context.Canceled)
+			assert.ErrorIs(t, a.leave(r.t.Context(), context.Canceled), context.Canceled)
 		}
 	})
 }
@@ -161,17 +158,16 @@ func TestHoldThatIsGivenUpHasNoTrouble(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.call(usual, store.Exclusive)
 		require.Equal(t, localqueue.Asking, r.joined(a))
-		p := a.newPlace("id")
+		p := a.newPlace("owner", "id", true)
 		p.keep(request.Grant{Token: 1, At: time.Now(), Deadline: time.Now().Add(time.Minute)})
 		r.near.renewals.mu.Lock()
 		r.near.renewals.join(p, "down")
 		r.near.renewals.mu.Unlock()
-		p.dropped = true
+		assert.ErrorIs(t, a.leave(r.t.Context(), context.Canceled), context.Canceled)
 		a.name.shard.mu.Lock()
 		p.granted()
 		a.name.shard.mu.Unlock()
 		assert.Empty(t, r.near.renewals.causes)
-		assert.ErrorIs(t, a.leave(context.Canceled), context.Canceled)
 	})
 }
 

@@ -23,14 +23,13 @@ type ending struct {
 	reason error
 }
 
-// lose ends all handles as lost. The shard is locked, and the lease has run out or
-// the store has said that it is gone. Only the first call finds owners.
-func (p *place) lose(fx *effects) {
+// lose ends all handles because of the cause, which is a loss or ErrClosedHold. The
+// shard is locked. Only the first call finds owners.
+func (p *place) lose(fx *effects, cause error) {
 	if len(p.owners) == 0 {
 		return
 	}
-	n := p.name
-	cause := p.cause()
+	n, lost := p.name, cause != ErrClosedHold
 	for len(p.owners) > 0 {
 		g := p.owners[0]
 		var oldest *Handle
@@ -38,21 +37,23 @@ func (p *place) lose(fx *effects) {
 			if g.handles.delivered {
 				oldest = g.handles
 			}
-			g.owner.lost++
+			if lost {
+				g.owner.lost++
+			}
 			fx.end(g.handles, cause)
 		}
 		p.end(g)
-		if oldest != nil {
+		if lost && oldest != nil {
 			fx.lost = append(fx.lost, oldest)
 		}
 	}
-	n.client.countLoss(cause)
-	// The local deadline comes before the store's, so the hold may still be there.
-	p.request.AbandonLost()
-	n.client.renewals.ended(p)
-	if n.ownerHolds == 0 {
-		n.dropSpares()
+	if lost {
+		n.client.countLoss(cause)
+		// The local deadline comes before the store's, so the hold may still be there.
+		p.request.AbandonLost()
 	}
+	p.giveUp()
+	n.dropSpares()
 }
 
 // cause says why a lease that is not valid any more was lost.
@@ -138,11 +139,9 @@ func (c *Client) tellLost(h *Handle, text string, attrs ...any) {
 func (c *Client) expired(l *watchdog.Lease, _ watchdog.Cause) {
 	p := l.Value.(*place)
 	sh := p.name.shard
-	sh.calls.Add()
-	defer sh.calls.Done()
 	var fx effects
 	sh.mu.Lock()
-	p.lose(&fx)
+	p.lose(&fx, p.cause())
 	sh.mu.Unlock()
 	fx.run(c)
 }
@@ -156,12 +155,9 @@ func (c *Client) renew(ctx context.Context, batch []*watchdog.Lease) []watchdog.
 		refs[i] = lease.Value.(*place).request.RenewalRef()
 	}
 	outcomes := make([]watchdog.Outcome, len(batch)) // Unknown, unless told otherwise
-	failed := make(map[*place]error)
-	for i, err := range c.sender.Renew(ctx, refs) {
-		if i >= len(outcomes) {
-			break
-		}
-		p := batch[i].Value.(*place)
+	errs := c.sender.Renew(ctx, refs)
+	errs = errs[:min(len(errs), len(batch))]
+	for i, err := range errs {
 		switch {
 		case err == nil:
 			outcomes[i] = watchdog.Renewed
@@ -169,11 +165,9 @@ func (c *Client) renew(ctx context.Context, batch []*watchdog.Lease) []watchdog.
 		case errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrForeignKey):
 			// Where something else is under the lock's key, the hold is not there any more.
 			outcomes[i] = watchdog.Lost
-		default:
-			failed[p] = err
 		}
 	}
-	c.renewals.note(c, batch, failed)
+	c.renewals.note(c, batch, outcomes, errs)
 	return outcomes
 }
 

@@ -39,10 +39,9 @@ type nameState struct {
 	others map[Owner]*ownerState // nil before there was a second one
 
 	queue      localqueue.Queue
-	background []*place // that ask for the front of the queue
-	serving    *place   // the last one that an owner was given; nil before the first
-	ownerHolds int32    // of all owners
-	storeHolds int32
+	background []*place  // that ask for the front of the queue
+	holds      []*place  // at the store, newest last
+	sole       [1]*place // memory for holds
 }
 
 // ownerState is one owner's standing on one name: what it holds, and how many of
@@ -75,6 +74,40 @@ type identity struct {
 	requests int // acquisition ids that were asked for under it
 }
 
+// enter counts one call of an owner in. The memory of the call serves for the owner's
+// state, but not for the name's: that is shared with calls that may outlast this one,
+// and would keep this call's memory for as long as the name is in use. The shard is
+// locked.
+func (a *Call) enter(sh *shard) {
+	name, owner := a.Config.Name, a.Owner
+	n := sh.names[name]
+	if n == nil {
+		if sh.names == nil {
+			sh.names = make(map[string]*nameState)
+		}
+		n = &nameState{client: a.Client, shard: sh, name: name}
+		n.holds = n.sole[:0]
+		sh.names[name] = n
+	}
+	o := n.find(owner)
+	if o == nil {
+		o = &a.ownerMemory
+		o.name, o.owner = n, owner
+		o.holds, o.waiters = o.sole.hold[:0], o.sole.waiter[:0]
+		n.add(o)
+	}
+	o.refs++
+	a.name, a.owner = n, o
+}
+
+// newest returns the hold that was granted last, or nil.
+func (n *nameState) newest() *place {
+	if len(n.holds) == 0 {
+		return nil
+	}
+	return n.holds[len(n.holds)-1]
+}
+
 // find returns the state of an owner, or nil. It takes constant time, because thousands
 // of readers may hold one name.
 func (n *nameState) find(owner Owner) *ownerState {
@@ -96,10 +129,12 @@ func (n *nameState) add(o *ownerState) {
 	n.others[o.owner] = o
 }
 
-// alone reports whether o is the only owner here.
-func (o *ownerState) alone() bool {
-	n := o.name
-	return len(n.others) == 0 || n.owner == nil && len(n.others) == 1
+// count returns how many owners are here.
+func (n *nameState) count() int {
+	if n.owner == nil {
+		return len(n.others)
+	}
+	return 1 + len(n.others)
 }
 
 // leave counts one call or handle out. The shard is locked.
@@ -113,7 +148,7 @@ func (o *ownerState) leave() {
 	} else {
 		delete(n.others, o.owner)
 	}
-	if n.owner == nil && len(n.others) == 0 {
+	if n.count() == 0 {
 		delete(n.shard.names, n.name)
 	}
 }
@@ -220,17 +255,4 @@ func (n *nameState) carryOut(actions []localqueue.Action) {
 			do.Unwanted.Value.(*place).unwanted()
 		}
 	}
-}
-
-// dropSpares gives up the places that no waiter relies on, when nobody in this
-// process holds the name any more. It returns channels that tell when they are gone.
-// The shard is locked.
-func (n *nameState) dropSpares() (gone []<-chan struct{}) {
-	for _, p := range slices.Clone(n.background) { // drop takes p out of the list
-		if !p.local.Wanted() {
-			gone = append(gone, p.request.Cleared())
-			p.drop()
-		}
-	}
-	return gone
 }

@@ -1,8 +1,8 @@
 package core
 
 import (
+	"errors"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock/internal/localqueue"
@@ -19,9 +19,7 @@ import (
 // A writer's hold is had by one owner after another: while goroutines of this process
 // wait for each other, it passes on without a call of the store. A reader's hold is had
 // by several owners at a time. Each owner has a token of its own, out of the span that
-// was reserved with the grant. That is bounded in number by the span, and in time by
-// handoverWindow. So other processes wait for at most one such batch, and their places
-// at the store are in their order.
+// was reserved with the grant.
 //
 // Refused: a type for the request and one for the hold. They share the name, the id and
 // the identity, and each would need the other.
@@ -36,46 +34,35 @@ type place struct {
 	lease    watchdog.Lease
 
 	// Guarded by the shard.
-	lost    int          // ids that its call has lost in a row before
-	dropped bool         // nobody wants it any more
-	idle    *time.Timer  // runs checkIdle
-	began   moment       // when it went to the background; once granted, when the grant came
-	owners  []*ownerHold // that have the hold
-	issued  uint64       // the token that the store knows it by
-	token   uint64       // the last one given
-	spare   int          // tokens of the span that are left
+	lost   int          // ids that its call has lost in a row before
+	idle   *time.Timer  // runs checkIdle
+	began  time.Time    // when it went to the background; once granted, when the grant came
+	owners []*ownerHold // that have the hold
+	issued uint64       // the token that the store knows it by
+	token  uint64       // the last one given
+	spare  int          // tokens of the span that are left
 
-	over atomic.Bool // it is not renewed any more; see renewalLog
+	trouble *renewalTrouble // guarded by renewalLog
 
 	sole [1]*ownerHold // memory for owners
 }
 
-// handoverWindow is how long after the store's grant a hold may pass on, or be
-// joined. Where critical sections are so long that this ends a batch, the round trip
-// that a local hand-over saves does not matter.
-const handoverWindow = moment(10 * time.Millisecond)
-
-// newPlace returns a place of this call for a request with that id. The shard is locked.
-func (a *Call) newPlace(id string) *place {
-	p := &a.placeMemory
-	if a.asked != nil {
-		p = new(place) // the first may still be under way, or serve waiters behind
-	}
-	a.asked = p
-	p.name, p.config, p.lost = a.name, a.Config, a.lost
-	p.queue, p.local, p.identity = a.queue, a.waiter.Place, &p.own
-	p.local.Value = p
-	p.request.Init(a.Client.sender, &a.Config.Config, a.Config.Name, id, a.Mode)
-	return p
-}
-
 func (p *place) mode() store.Mode { return p.request.Mode() }
 
-// follow has the place go on in the background. The shard is locked.
-func (p *place) follow() {
-	p.began = p.name.client.now()
-	p.queue.Detach(p.local)
-	p.name.background = append(p.name.background, p)
+// settle ends the asking, with a grant or a refusal.
+func (p *place) settle(answer request.Answer) {
+	granted := answer.Outcome == request.Granted
+	if granted {
+		p.keep(answer.Grant)
+	}
+	sh := p.name.shard
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if granted {
+		p.granted()
+	} else {
+		p.refused(answer.Err)
+	}
 }
 
 // keep arms the lease of what the place was granted.
@@ -83,7 +70,7 @@ func (p *place) keep(g request.Grant) {
 	p.issued, p.token, p.spare = g.Token, g.Token, g.Spare
 	p.owners = p.sole[:0]
 	c := p.name.client
-	p.began = c.moment(g.At)
+	p.began = g.At
 	p.lease.Value = p
 	t := watchdog.Terms{Deadline: g.Deadline, Now: g.At}
 	if !p.config.Fixed {
@@ -95,15 +82,32 @@ func (p *place) keep(g request.Grant) {
 	c.dog.Keep(&p.lease, t)
 }
 
-// late reports whether the lease was over before an owner had the hold, so that the
-// grant is of no use. A lease that MaxHold has ended is not late: the next grant would be
-// over too, and Lock would try for ever. The owner gets the hold and its loss.
-func (p *place) late() bool { return !p.lease.Valid() && p.cause() != ErrMaxHold }
-
-// giveUp ends the renewal of a hold that no owner was given.
-func (p *place) giveUp() {
-	p.lease.Disarm()
-	p.name.client.renewals.ended(p)
+// granted gives the hold to the writer that relies on the place, or to the readers, or
+// back to the store. The shard is locked.
+func (p *place) granted() {
+	n, q := p.name, p.queue
+	p.atRest()
+	// At first, so that no waiter that comes to the front while others are served
+	// follows a place that is over.
+	q.Forget(p.local)
+	// While the client closes no hold is added, and the waiters find that out themselves.
+	for !n.client.isClosing.Load() {
+		w := q.Follower(p.local)
+		if w == nil || len(p.owners) > 0 && p.spare == 0 {
+			break
+		}
+		a := w.Value.(*Call)
+		if len(p.owners) > 0 {
+			p.next()
+		} else {
+			p.buildOn(a.owner)
+		}
+		p.serve(a)
+	}
+	n.carryOut(q.End(p.local))
+	if len(p.owners) == 0 {
+		p.giveUp()
+	}
 }
 
 // atRest notes that the request of the place is over. The shard is locked.
@@ -113,44 +117,6 @@ func (p *place) atRest() {
 	if p.idle != nil {
 		p.idle.Stop()
 	}
-}
-
-// unwanted is told that no waiter relies on the place any more. It is kept for a window
-// if this process holds the name, for the next call that waits here: to give it up at
-// each hand-over is two calls of the store for each one that is saved. The shard is
-// locked.
-func (p *place) unwanted() {
-	n := p.name
-	switch {
-	case p.dropped || p.local.Phase == localqueue.Gone:
-	case n.ownerHolds == 0 || !p.config.shareable() || p.queue != &n.queue:
-		p.drop()
-	case p.idle == nil:
-		p.idle = time.AfterFunc(time.Duration(handoverWindow), p.checkIdle)
-	default:
-		p.idle.Reset(time.Duration(handoverWindow))
-	}
-}
-
-// checkIdle gives the place up if no waiter has come to rely on it.
-func (p *place) checkIdle() {
-	busy := p.name.client.sender.Busy()
-	busy.Add() // so that Close waits for it
-	defer busy.Done()
-	sh := p.name.shard
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	if !p.dropped && p.local.Phase != localqueue.Gone && !p.local.Wanted() {
-		p.drop()
-	}
-}
-
-// drop gives the place up. The shard is locked.
-func (p *place) drop() {
-	p.dropped = true
-	p.queue.Forget(p.local)
-	p.atRest()
-	p.request.Abandon()
 }
 
 // buildOn compares with the other holds that o has of this name. If the store has answered
@@ -178,10 +144,8 @@ func (p *place) serve(a *Call) {
 		o.storeToken, o.ownToken = p.issued, p.token
 	}
 	if len(p.owners) == 0 {
-		n.storeHolds++
+		n.holds = append(n.holds, p)
 	}
-	n.ownerHolds++
-	n.serving = p
 	p.owners = append(p.owners, g)
 	o.holds = append(o.holds, g)
 	o.identity = p.identity
@@ -199,65 +163,75 @@ func (p *place) next() {
 	p.name.client.handed.Add(1)
 }
 
-// end ends the turn of an owner and reports whether it was the last. If others go
-// on, the owner has another identity from now on: another call of it may be under
-// way. The shard is locked.
-func (p *place) end(g *ownerHold) (last bool) {
+// end ends the turn of an owner. If others go on, the owner has another identity from
+// now on: another call of it may be under way. The shard is locked.
+func (p *place) end(g *ownerHold) {
 	o, n := g.owner, g.owner.name
 	p.owners = slices.DeleteFunc(p.owners, func(x *ownerHold) bool { return x == g })
 	o.holds = slices.DeleteFunc(o.holds, func(x *ownerHold) bool { return x == g })
-	n.ownerHolds--
 	if len(p.owners) > 0 {
 		o.identity = nil
-		return false
+	} else {
+		n.holds = slices.DeleteFunc(n.holds, func(x *place) bool { return x == p })
 	}
-	n.storeHolds--
+}
+
+// giveUp gives back a hold that no owner has. The shard is locked.
+func (p *place) giveUp() {
+	p.lease.Disarm()
+	p.name.client.renewals.ended(p)
+	p.request.Abandon()
+}
+
+// maxLostIDs is how often in a row a call goes on with another id when the store
+// has given up the one that it asked by.
+const maxLostIDs = 3
+
+// refused ends the place with an error of the store: that fails the calls that it
+// concerns, and the others ask for themselves. Refused: to fail all that followed. Their
+// own requests may be granted, as they have other ids, or more patience. The shard is
+// locked.
+func (p *place) refused(err error) {
+	n, first := p.name, p.queue.Follower(p.local)
+	p.request.Abandon()
+	p.atRest()
+	// The store gives an id up whose place has expired, because the process stood still or
+	// could not reach the store. With another id the call begins at the end of the queue.
+	// A place that lasted longer than the TTL begins a new row of lost ids.
+	// A grant that came too late is no fault of those that wait either. The first request,
+	// on the goroutine of a call, ends that call in both cases.
+	late, silent := errors.Is(err, request.ErrExpired), isUnavailable(err)
+	lost := errors.Is(err, store.ErrLost) && !late
+	if time.Since(p.began) > p.config.TTL {
+		p.lost = 0
+	}
+	if p.local.Phase == localqueue.Background && (late || lost && p.lost < maxLostIDs) {
+		if lost && first != nil {
+			a := first.Value.(*Call)
+			a.lost, a.identity = p.lost+1, p.identity
+		}
+		n.carryOut(p.queue.End(p.local))
+		return
+	}
+	// If the store was silent for a whole TTL the waiters behind the front fail too: the
+	// next place would meet the same silence, for one more TTL. Those that came lately,
+	// or have a longer TTL, ask for themselves.
+	n.carryOut(p.queue.Fail(p.local, silent && !p.request.Late(), func(w *localqueue.Waiter) bool {
+		a := w.Value.(*Call)
+		switch {
+		case (lost || late) && w != first, // it concerns this id alone
+			silent && time.Since(a.since) < a.Config.TTL/2,
+			w.Place != p.local && a.Config.TTL > p.config.TTL:
+			return false
+		}
+		return a.failing(err)
+	}))
+}
+
+// failing notes why the call fails, for Queue.Fail, which takes it out. The shard is
+// locked.
+func (a *Call) failing(err error) bool {
+	a.err = err
+	a.owner.forget(a)
 	return true
-}
-
-// isOpen reports whether the hold may pass on, or be joined, now. If more was asked for
-// under its identity the store would grant that as a re-entry, to an owner that has
-// passed the hold on: then it stays where it is. The shard is locked.
-func (p *place) isOpen() bool {
-	c := p.name.client
-	return p.spare > 0 && p.identity.requests == 1 && c.now()-p.began < handoverWindow &&
-		!c.isClosing.Load() && p.lease.Valid()
-}
-
-// successor returns the call of the next writer here that the hold can pass on to
-// when its last handle is unlocked, or nil. The shard is locked.
-func (p *place) successor() *Call {
-	n := p.name
-	w := n.queue.Servable(&p.config.kind)
-	if p.mode() != store.Exclusive || w == nil || len(p.owners) != 1 || !p.isOpen() {
-		return nil
-	}
-	if n.storeHolds > 1 {
-		return nil // the store has granted the name again: this hold may be gone
-	}
-	a := w.Value.(*Call)
-	if a.owner.identity != nil {
-		return nil // something was asked for under another identity of that owner
-	}
-	return a
-}
-
-// pass gives the hold of g to the next writer. The shard is locked.
-func (p *place) pass(g *ownerHold, a *Call) {
-	n := a.name
-	n.ownerHolds++ // the name is held throughout
-	p.end(g)
-	g.owner.identity = nil
-	p.next()
-	p.serve(a)
-	n.ownerHolds--
-}
-
-// mayJoin reports whether a reader's call can share the hold. An owner that has an
-// identity, or another call under way that may get one, is known to the store apart from
-// the hold, so it asks for itself. The shard is locked.
-func (p *place) mayJoin(a *Call) bool {
-	return p != nil && p.mode() == store.Shared && a.Mode == store.Shared && len(p.owners) > 0 &&
-		p.config.kind == a.Config.kind && a.Config.shareable() &&
-		a.owner.identity == nil && a.owner.refs == 1 && a.name.queue.ReaderMayJoin() && p.isOpen()
 }

@@ -11,14 +11,13 @@ import (
 // fails any more: once each for every cause, not for every try. Its zero value is
 // ready to use.
 type renewalLog struct {
-	failing atomic.Int64 // len(holds); read without mu
+	failing atomic.Int64 // holds with a trouble; read without mu
 
 	mu     sync.Mutex
-	holds  map[*place]*renewalTrouble
 	causes map[string]*renewalTrouble
 }
 
-// renewalTrouble is one lasting cause.
+// renewalTrouble is one lasting cause. The place of each hold concerned refers to it.
 type renewalTrouble struct {
 	cause string
 	holds int // whose renewal fails so
@@ -29,24 +28,21 @@ type renewalTrouble struct {
 // time fill the memory.
 const maxCauses = 16
 
-// note takes what one batch of renewals came to.
-func (r *renewalLog) note(c *Client, batch []*watchdog.Lease, failed map[*place]error) {
+// note takes what one batch of renewals came to. errs may be shorter than the batch.
+func (r *renewalLog) note(c *Client, batch []*watchdog.Lease, outcomes []watchdog.Outcome, errs []error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(failed) == 0 && len(r.holds) == 0 {
-		return
-	}
 	var begun []*renewalTrouble
-	for _, lease := range batch {
+	for i, lease := range batch {
 		p := lease.Value.(*place)
-		err := failed[p]
-		if err != nil && r.holds[p] == nil {
-			if t := r.join(p, err.Error()); t.holds == 1 {
+		failed := outcomes[i] == watchdog.Unknown
+		if failed && p.trouble == nil && i < len(errs) {
+			if t := r.join(p, errs[i].Error()); t.holds == 1 {
 				begun = append(begun, t)
 			}
 		}
 		// Looked at after join: ended may have looked before it, and found nothing.
-		if err == nil || p.over.Load() {
+		if p.trouble != nil && (!failed || !lease.Valid()) {
 			r.leave(c, p)
 		}
 	}
@@ -60,8 +56,8 @@ func (r *renewalLog) note(c *Client, batch []*watchdog.Lease, failed map[*place]
 
 // join counts p among those whose renewal fails by that cause. r.mu is locked.
 func (r *renewalLog) join(p *place, cause string) *renewalTrouble {
-	if r.holds == nil {
-		r.holds, r.causes = make(map[*place]*renewalTrouble), make(map[string]*renewalTrouble)
+	if r.causes == nil {
+		r.causes = make(map[string]*renewalTrouble)
 	}
 	if r.causes[cause] == nil && len(r.causes) >= maxCauses {
 		cause = "several causes"
@@ -71,21 +67,19 @@ func (r *renewalLog) join(p *place, cause string) *renewalTrouble {
 		t = &renewalTrouble{cause: cause}
 		r.causes[cause] = t
 	}
-	r.holds[p] = t
-	r.failing.Store(int64(len(r.holds)))
+	p.trouble = t
+	r.failing.Add(1)
 	t.holds++
 	t.most = max(t.most, t.holds)
 	return t
 }
 
-// leave counts p out. With the last one the trouble is over. r.mu is locked.
+// leave counts p out, which has a trouble. With the last one the trouble is over. r.mu
+// is locked.
 func (r *renewalLog) leave(c *Client, p *place) {
-	t := r.holds[p]
-	if t == nil {
-		return
-	}
-	delete(r.holds, p)
-	r.failing.Store(int64(len(r.holds)))
+	t := p.trouble
+	p.trouble = nil
+	r.failing.Add(-1)
 	if t.holds--; t.holds > 0 {
 		return
 	}
@@ -98,11 +92,12 @@ func (r *renewalLog) leave(c *Client, p *place) {
 // ended notes that p is not renewed any more. Nearly always no renewal fails, so it
 // costs one look.
 func (r *renewalLog) ended(p *place) {
-	p.over.Store(true)
 	if r.failing.Load() == 0 {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.leave(p.name.client, p)
+	if p.trouble != nil {
+		r.leave(p.name.client, p)
+	}
 }

@@ -114,7 +114,7 @@ func (c *caller) checkFront() {
 // checkPlaces checks that each waiter at the front has one place that is alive, that
 // fits, and that its own call or another one asks for.
 func (c *caller) checkPlaces() {
-	counts := make(map[*Place]int)
+	counts, askers := make(map[*Place]int), make(map[*Place]int)
 	for _, w := range c.front() {
 		p := w.Place
 		if p == nil {
@@ -122,19 +122,23 @@ func (c *caller) checkPlaces() {
 			return
 		}
 		counts[p]++
+		if w.State == Asking {
+			askers[p]++
+		}
 		switch {
 		case p.Phase == Gone:
 			c.wrong("waiter %v relies on a place that has gone", w.Value)
 		case p.Mode != w.Mode || *p.Kind != *w.Kind:
 			c.wrong("waiter %v relies on a place of another mode or kind", w.Value)
-		case (w.State == Asking) != (p.asker == w):
-			c.wrong("waiter %v is %v, and its call asks is %v", w.Value, w.State, p.asker == w)
-		case (p.asker == nil) != (p.Phase == Background):
-			c.wrong("a place in phase %d has an asker is %v", p.Phase, p.asker != nil)
-		case p.asker != nil && !slices.Contains(c.front(), p.asker):
-			c.wrong("waiter %v relies on a call that has left", w.Value)
+		case w.State != Asking && w.State != Following:
+			c.wrong("waiter %v at the front is %v", w.Value, w.State)
 		case w.Kind.Alone && counts[p] > 1:
 			c.wrong("two waiters that stand alone share a place")
+		}
+	}
+	for p := range counts {
+		if want := map[bool]int{true: 0, false: 1}[p.Phase == Background]; askers[p] != want {
+			c.wrong("a place in phase %d has %d askers at the front", p.Phase, askers[p])
 		}
 	}
 	for _, p := range c.live {

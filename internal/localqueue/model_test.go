@@ -196,7 +196,7 @@ func (c *caller) applyToWaiter(e event, w *Waiter) {
 		w.Place.Phase = Inline
 	case sendBackground, detach:
 		p := w.Place
-		c.q.Detach(p)
+		c.q.Detach(w)
 		if w.State != Following || w.Place != p || p.Phase != Background {
 			c.wrong("after Detach the asker is %v of a place in phase %d", w.State, p.Phase)
 		}

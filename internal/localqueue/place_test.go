@@ -53,13 +53,10 @@ func TestDetach(t *testing.T) {
 	q.Join(&second)
 	p := first.Place
 	p.Phase = Inline
-	if p.Asker() != &first {
-		t.Errorf("the asker is %v", p.Asker())
+	if first.State != Asking || second.State != Following {
+		t.Errorf("the waiters are %v and %v", first.State, second.State)
 	}
-	q.Detach(p)
-	if p.Asker() != nil {
-		t.Errorf("the asker in the background is %v", p.Asker())
-	}
+	q.Detach(&first)
 	if first.State != Following || second.State != Following || first.Place != p || second.Place != p {
 		t.Errorf("waiters are %v and %v", first.State, second.State)
 	}

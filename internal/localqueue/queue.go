@@ -95,14 +95,11 @@ func (q *Queue) Front() *Place {
 	return q.head.Place
 }
 
-// Detach has p, whose first request was sent by its asker, go on in the background:
-// the asker follows it as any other waiter does.
-func (q *Queue) Detach(p *Place) {
-	if w := p.asker; w != nil {
-		w.State = Following
-		p.asker = nil
-	}
-	p.Phase = Background
+// Detach has the place of w, which is Asking, go on in the background: w follows it as
+// any other waiter does.
+func (q *Queue) Detach(w *Waiter) {
+	w.State = Following
+	w.Place.Phase = Background
 }
 
 // End removes p, whose request is over. The waiters that still rely on it are
@@ -147,7 +144,7 @@ func (q *Queue) take(w *Waiter, to State) []Action {
 	return q.actions
 }
 
-// remove unlinks w and parts it from its place.
+// remove unlinks w and takes it from its place.
 func (q *Queue) remove(w *Waiter, to State) {
 	if w.State == Following || w.State == Asking {
 		q.front--
@@ -166,20 +163,14 @@ func (q *Queue) remove(w *Waiter, to State) {
 		q.tail = w.prev
 	}
 	w.prev, w.next = nil, nil
-	w.State = to
-	q.part(w)
-}
-
-// part takes w from its place. A place that only its asker's call could send ends
-// with the asker.
-func (q *Queue) part(w *Waiter) {
-	p := w.Place
+	p, asked := w.Place, w.State == Asking
+	w.State, w.Place = to, nil
 	if p == nil {
 		return
 	}
-	w.Place = nil
 	p.followers--
-	if p.asker == w {
+	// A place that only the call of w could send ends with it.
+	if asked && p.Phase != Gone {
 		q.Forget(p) // first, or the followers would be given p again
 		q.reassign(p)
 	}
@@ -188,7 +179,7 @@ func (q *Queue) part(w *Waiter) {
 // Forget ends p for the queue. If its request was granted, the caller then serves the
 // waiters that rely on p, as many as the grant allows, and calls End.
 func (q *Queue) Forget(p *Place) {
-	p.Phase, p.asker = Gone, nil
+	p.Phase = Gone
 	if q.keepers[p.Mode] == p {
 		q.keepers[p.Mode] = nil
 	}
@@ -236,7 +227,7 @@ func (q *Queue) assign(w *Waiter) {
 	if p.Phase != Unsent {
 		p = new(Place) // a request was sent for the first, which its caller still refers to
 	}
-	*p = Place{Mode: w.Mode, Kind: w.Kind, asker: w, followers: 1}
+	*p = Place{Mode: w.Mode, Kind: w.Kind, followers: 1}
 	w.State, w.Place = Asking, p
 	if !w.Kind.Alone && q.keepers[w.Mode] == nil {
 		q.keepers[w.Mode] = p

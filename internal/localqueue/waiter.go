@@ -59,15 +59,11 @@ type Place struct {
 	Phase Phase
 	Value any
 
-	asker     *Waiter // whose call sends it; nil in the background
-	followers int     // waiters at the front whose Place it is, the asker included
+	followers int // waiters at the front whose Place it is; before the background one of them is Asking
 }
 
 // Wanted reports whether a waiter at the front relies on the place.
 func (p *Place) Wanted() bool { return p.followers > 0 }
-
-// Asker returns the waiter whose call sends the request, or nil in the background.
-func (p *Place) Asker() *Waiter { return p.asker }
 
 // fits reports whether a grant to p can be given to w.
 func (p *Place) fits(w *Waiter) bool {

@@ -60,7 +60,6 @@ func TestRefusedRequestIsNotReleased(t *testing.T) {
 		r.answers(failed(store.ErrHeld))
 		q := r.request("m")
 		assert.ErrorIs(t, q.Send(r.t.Context()).Err, store.ErrHeld)
-		assert.False(t, q.MayBePresent())
 		gone := q.Cleared()
 		q.Abandon()
 		assert.True(t, coretest.Closed(gone))

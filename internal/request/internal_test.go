@@ -20,7 +20,7 @@ func TestReleaserKeepsNothing(t *testing.T) {
 	k.first.workers = k.first.max // nobody works
 	for range 3 {
 		r := new(Request)
-		r.Init(d, new(Config), "m", "id", store.Exclusive)
+		r.Init(d, new(Config), store.Request{Name: "m", ID: "id"})
 		k.add(r, true)
 	}
 	list := k.first.list
@@ -39,7 +39,7 @@ func TestReleaserKeepsNothing(t *testing.T) {
 func TestRefusedBeforeItListens(t *testing.T) {
 	d := NewSender(memory.New(), slog.New(slog.DiscardHandler))
 	r := new(Request)
-	r.Init(d, &Config{TTL: time.Second, WaitTTL: time.Second, Timeout: time.Second}, "m", "id", store.Exclusive)
+	r.Init(d, &Config{TTL: time.Second, WaitTTL: time.Second, Timeout: time.Second}, store.Request{Name: "m", ID: "id", Owner: "owner", Queue: true, Tokens: 1})
 	var got Answer
 	r.poll = &polling{then: func(a Answer) { got = a }, timer: time.NewTimer(time.Hour)}
 	r.mu.Lock()
@@ -73,7 +73,7 @@ func (s *firesAgain) Acquire(context.Context, store.Request) (store.Grant, error
 func TestTimerFiresTwice(t *testing.T) {
 	s := &firesAgain{Store: memory.New(), request: new(Request)}
 	d, r := NewSender(s, slog.New(slog.DiscardHandler)), s.request
-	r.Init(d, &Config{TTL: time.Hour, WaitTTL: time.Hour, Timeout: time.Minute}, "m", "id", store.Exclusive)
+	r.Init(d, &Config{TTL: time.Hour, WaitTTL: time.Hour, Timeout: time.Minute}, store.Request{Name: "m", ID: "id", Owner: "owner", Queue: true, Tokens: 1})
 	r.Poll(r.Send(t.Context()), func(Answer) {})
 	r.mu.Lock()
 	r.poll.next = time.Now()
@@ -93,9 +93,7 @@ func TestAbandonedAsTheClientCloses(t *testing.T) {
 	assert.NoError(t, err)
 	d := NewSender(s, slog.New(slog.DiscardHandler))
 	r := new(Request)
-	r.Init(d, &Config{TTL: time.Minute, WaitTTL: time.Minute, Timeout: time.Minute}, "m", "id", store.Exclusive)
-	owner, _ := NewIDs()
-	r.For(owner, true, 1)
+	r.Init(d, &Config{TTL: time.Minute, WaitTTL: time.Minute, Timeout: time.Minute}, store.Request{Name: "m", ID: "id", Owner: "owner", Queue: true, Tokens: 1})
 	r.Poll(r.Send(t.Context()), func(Answer) {})
 	r.mu.Lock()
 	r.inFlight = true
@@ -137,8 +135,7 @@ func TestCertainErrorThatWrapsAContextsError(t *testing.T) {
 			d := NewSender(s, slog.New(slog.DiscardHandler))
 			defer d.StopAcquires()
 			r := new(Request)
-			r.Init(d, &Config{TTL: time.Minute, WaitTTL: time.Minute, Timeout: time.Minute}, "m", "id", store.Exclusive)
-			r.For("owner", true, 1)
+			r.Init(d, &Config{TTL: time.Minute, WaitTTL: time.Minute, Timeout: time.Minute}, store.Request{Name: "m", ID: "id", Owner: "owner", Queue: true, Tokens: 1})
 			answer := r.Send(t.Context())
 			looked := d.Look(t.Context(), time.Minute, func(context.Context) error { return s.err() })
 			released := d.release(r.Ref(), time.Now(), time.Minute)

@@ -240,7 +240,7 @@ func TestSpareTokens(t *testing.T) {
 				return store.Grant{Held: true, Token: 5, Short: test.short, TTL: req.TTL, Holds: 1}, nil
 			})
 			q := r.request("a")
-			q.For("owner", true, test.asked)
+			q.Init(r.sender, &r.config, store.Request{Name: "a", ID: q.ID(), Owner: "owner", Queue: true, Tokens: test.asked})
 			a := q.Send(r.t.Context())
 			assert.Equal(r.t, test.want, a.Grant.Spare, "%+v", test)
 			r.spy.OnRelease(func(context.Context, store.Ref) error { return nil })

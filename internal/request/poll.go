@@ -40,7 +40,10 @@ func (r *Request) Poll(answer Answer, then func(Answer)) {
 		return // abandoned meanwhile
 	}
 	r.begin(now) // patience counts from here if no request was sent
-	r.poll = &polling{then: then, sent: r.base, until: r.base.Add(r.timeout()), pause: Backoff{Limit: min(time.Second, r.config.TTL/10)}}
+	r.poll = &polling{
+		then: then, sent: r.base, until: r.base.Add(r.timeout()),
+		pause: Backoff{Limit: min(time.Second, r.config.TTL/10)},
+	}
 	r.poll.timer = time.AfterFunc(r.plan(answer, now), r.onTimer)
 	r.mu.Unlock()
 	r.listen()
@@ -157,7 +160,7 @@ func (r *Request) onEvent(e store.Event) {
 	case r.config.Fixed || g.Deadline.Sub(now) < lease/3:
 	default:
 		r.phase, r.present = granted, true
-		r.sender.counts.pushed.Add(1)
+		r.sender.pushed.Add(1)
 		r.finish(Answer{Outcome: Granted, Grant: g})
 		return
 	}

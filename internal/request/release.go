@@ -19,6 +19,10 @@ func (r *Request) AbandonLost() { r.abandon(false) }
 // abandon ends the request, and releases what it may have at the store.
 func (r *Request) abandon(urgent bool) {
 	r.mu.Lock()
+	if r.phase == abandoned {
+		r.mu.Unlock()
+		return
+	}
 	wasAsking := r.phase == asking
 	r.phase = abandoned
 	polled := r.poll != nil && r.poll.then != nil
@@ -79,10 +83,10 @@ func (r *Request) markCleared() {
 func (r *Request) Release(stop <-chan struct{}) error {
 	r.mu.Lock()
 	ref := r.ref()
-	r.phase = abandoned
 	if r.inFlight {
-		r.phase = releasing
-		defer r.released()
+		// What the request under way gets is released once more: it may arrive when the id is
+		// not buried any more. Not earlier, or the first release would find the hold gone.
+		defer r.Abandon()
 	}
 	r.mu.Unlock()
 	now := time.Now()
@@ -104,19 +108,6 @@ func (r *Request) Release(stop <-chan struct{}) error {
 			return Unavailable(err)
 		}
 		now = time.Now()
-	}
-}
-
-// released ends a Release during which a request was under way. What that got is released once more,
-// because it may have arrived when the id was not buried any more. Not earlier: the first release would
-// find the hold gone.
-func (r *Request) released() {
-	r.mu.Lock()
-	r.phase = abandoned
-	answered := !r.inFlight // else unlock sees to it
-	r.mu.Unlock()
-	if answered {
-		r.sender.releaser.add(r, true)
 	}
 }
 

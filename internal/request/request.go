@@ -10,6 +10,8 @@ package request
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"sync"
 	"time"
 
@@ -65,7 +67,6 @@ type phase uint8
 const (
 	asking    phase = iota
 	granted         // it is a hold; late replies add nothing
-	releasing       // it is a hold that is being released
 	abandoned       // nobody wants it any more
 )
 
@@ -97,19 +98,22 @@ type Grant struct {
 	Deadline time.Time
 }
 
-// Init sets up a request for a name in a mode, by the acquisition id.
-func (r *Request) Init(d *Sender, c *Config, name, id string, mode store.Mode) {
-	r.sender, r.config = d, c
-	r.req = store.Request{
-		Name: name, ID: id, Mode: mode, TTL: c.TTL, WaitTTL: c.WaitTTL,
-		Fixed: c.Fixed, Label: c.Label,
-	}
+// NewIDs returns two new ids, each of 128 random bits in hexadecimal. They come
+// straight from crypto/rand: random bytes kept for later would be the same in two
+// copies of a virtual machine, and so would be the ids.
+func NewIDs() (a, b string) {
+	var bits [32]byte
+	rand.Read(bits[:]) // never fails: crypto/rand ends the program instead
+	var text [64]byte
+	hex.Encode(text[:], bits[:])
+	both := string(text[:])
+	return both[:32], both[32:]
 }
 
-// For says for whom the request is, before it is sent: owner as the store knows it.
-// With queue set the store is to give it a place if it cannot be granted.
-func (r *Request) For(owner string, queue bool, tokens int) {
-	r.req.Owner, r.req.Queue, r.req.Tokens = owner, queue, tokens
+// Init sets up a request, which is req with the fields that c has.
+func (r *Request) Init(d *Sender, c *Config, req store.Request) {
+	r.sender, r.config, r.req = d, c, req
+	r.req.TTL, r.req.WaitTTL, r.req.Fixed, r.req.Label = c.TTL, c.WaitTTL, c.Fixed, c.Label
 }
 
 // ID returns the acquisition id.
@@ -151,11 +155,9 @@ func (r *Request) send(ctx context.Context, now time.Time, timeout time.Duration
 	}
 	r.begin(now)
 	r.mu.Unlock()
-	var g store.Grant
-	err := d.call(ctx, d.acquires, r.req.ID, now, timeout, func(ctx context.Context) (err error) {
-		g, err = d.store.Acquire(ctx, r.req)
-		return err
-	})
+	c := call(ctx, d.acquires, now, timeout)
+	g, err := d.store.Acquire(c, r.req)
+	err = c.end(d, err)
 	r.mu.Lock()
 	defer r.unlock()
 	return r.note(g, err, now)
@@ -210,16 +212,30 @@ func (r *Request) note(g store.Grant, err error, sent time.Time) Answer {
 	return answer
 }
 
+// notice keeps what an answer says of a holder or of the store. sent is when its request was sent. r.mu
+// is locked.
+func (r *Request) notice(g store.Grant, err error, sent time.Time) {
+	if err == nil && g.Held {
+		r.said = nil
+		return
+	}
+	var st Standing
+	if err == nil || Certain(err) {
+		st.HeldBy = g.HeldBy
+		if g.HeldFor > 0 {
+			st.HeldSince = sent.Add(-g.HeldFor)
+		}
+	} else {
+		if r.said != nil {
+			st = *r.said
+		}
+		st.add(err)
+	}
+	r.said = &st
+}
+
 // spare is how many of the tokens asked for are reserved beside the first.
 func (r *Request) spare(short int) int { return max(r.req.Tokens-1-max(short, 0), 0) }
-
-// MayBePresent reports whether some request of the id was queued, granted or not
-// answered.
-func (r *Request) MayBePresent() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.present || r.unknown
-}
 
 // Try asks until the outcome is known, for the timeout of one call in all, and fails with ErrUnavailable
 // then: in an outage the last request is sent when a tenth of the timeout is left, or a second if that is

@@ -58,8 +58,7 @@ func inBubble(t *testing.T, test func(*rig)) {
 func (r *rig) request(name string) *request.Request {
 	q := new(request.Request)
 	owner, id := request.NewIDs()
-	q.Init(r.sender, &r.config, name, id, store.Exclusive)
-	q.For(owner, true, 1)
+	q.Init(r.sender, &r.config, store.Request{Name: name, ID: id, Owner: owner, Queue: true, Tokens: 1})
 	return q
 }
 

@@ -17,8 +17,9 @@ type Sender struct {
 	unlisten func()
 	wakeups  wakeups
 	releaser releaser
-	counts   counts
 	busy     Counter // calls of the store that no caller's goroutine makes
+
+	calls, failed, pushed atomic.Int64 // see Calls
 
 	acquires, releases         context.Context // bound the calls; ended by Close at once, and at last
 	stopAcquires, stopReleases func()
@@ -55,21 +56,6 @@ func (d *Sender) StoreClosed() error {
 	return nil
 }
 
-// call makes one call of the store, about an id if it is not "". Its context has the values of ctx, and
-// ends with ctx, base or timeout after now. Errors of contexts are replaced.
-func (d *Sender) call(ctx, base context.Context, id string, now time.Time, timeout time.Duration, f func(context.Context) error) error {
-	bounded := &callContext{Context: ctx, base: base, at: now.Add(timeout)}
-	err := f(bounded)
-	if err != nil {
-		err = explain(err, bounded.Err() != nil, now)
-	}
-	bounded.leave()
-	if !errors.Is(err, store.ErrUnsupported) {
-		d.counts.count(id, err)
-	}
-	return err
-}
-
 // Renew renews holds with one call; see store.Store.
 func (d *Sender) Renew(ctx context.Context, refs []store.Ref) []error {
 	errs := d.store.Renew(ctx, refs)
@@ -79,14 +65,15 @@ func (d *Sender) Renew(ctx context.Context, refs []store.Ref) []error {
 			failed = err
 		}
 	}
-	d.counts.count("", failed)
+	d.count(failed)
 	return errs
 }
 
 // Look makes one call of the store that is about no request. Its context has the values of ctx, and
 // ends with ctx, the timeout or Close. An error that says unknown matches ErrUnavailable.
-func (d *Sender) Look(ctx context.Context, timeout time.Duration, call func(context.Context) error) error {
-	err := d.call(ctx, d.acquires, "", time.Now(), timeout, call)
+func (d *Sender) Look(ctx context.Context, timeout time.Duration, ask func(context.Context) error) error {
+	c := call(ctx, d.acquires, time.Now(), timeout)
+	err := c.end(d, ask(c))
 	if err == nil || Certain(err) || errors.Is(err, store.ErrUnsupported) {
 		return err
 	}
@@ -98,11 +85,32 @@ func (d *Sender) release(ref store.Ref, now time.Time, timeout time.Duration) er
 	if d.releases.Err() != nil {
 		return ErrClosed
 	}
-	err := d.call(context.Background(), d.releases, ref.ID, now, timeout, func(ctx context.Context) error {
-		return d.store.Release(ctx, ref)
-	})
+	c := call(context.Background(), d.releases, now, timeout)
+	err := c.end(d, d.store.Release(c, ref))
 	if errors.Is(err, store.ErrClosed) {
 		d.storeClosed.Store(true)
 	}
 	return err
+}
+
+// count counts a call of the store that has ended with err. A call that no store got is none.
+func (d *Sender) count(err error) {
+	if errors.Is(err, store.ErrUnsupported) {
+		return
+	}
+	d.calls.Add(1)
+	if isFailure(err) {
+		d.failed.Add(1)
+	}
+}
+
+// isFailure reports that the store gave no usable answer: an outcome that is unknown, or a refusal.
+func isFailure(err error) bool {
+	return err != nil && (!Certain(err) || errors.Is(err, store.ErrRefused))
+}
+
+// Calls returns how many calls of the store have ended, how many of them had no usable answer, and how
+// many grants came as an event.
+func (d *Sender) Calls() (calls, failed, pushed int64) {
+	return d.calls.Load(), d.failed.Load(), d.pushed.Load()
 }

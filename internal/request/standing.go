@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/dlock-go/dlock/store"
 )
 
 // Standing is what is known of a request while it is not granted: for the error of a call that gives up,
@@ -26,28 +24,6 @@ func (s *Standing) add(err error) {
 	} else if s.reply != nil {
 		s.Trouble = fmt.Errorf("%v, and before that: %w", err, s.reply)
 	}
-}
-
-// notice keeps what an answer says of a holder or of the store. sent is when its request was sent. r.mu
-// is locked.
-func (r *Request) notice(g store.Grant, err error, sent time.Time) {
-	if err == nil && g.Held {
-		r.said = nil
-		return
-	}
-	var st Standing
-	if err == nil || Certain(err) {
-		st.HeldBy = g.HeldBy
-		if g.HeldFor > 0 {
-			st.HeldSince = sent.Add(-g.HeldFor)
-		}
-	} else {
-		if r.said != nil {
-			st = *r.said
-		}
-		st.add(err)
-	}
-	r.said = &st
 }
 
 // trouble is that of the last request, if its outcome is unknown. r.mu is locked.

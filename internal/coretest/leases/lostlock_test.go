@@ -151,3 +151,28 @@ func TestOnLostOfAHoldThatWasGoneWhenReleased(t *testing.T) {
 		coretest.WantError(t, h.Unlock(), "unlock", "m", dlock.ErrNotHeld)
 	})
 }
+
+// An owner that has unlocked what it lost goes on with what it still holds.
+func TestOwnerGoesOnAfterItHasUnlockedALostHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New()
+		c := coretest.Open(t, s, nil)
+		o := dlock.NewOwner()
+		rw := c.RWMutex("m").As(o)
+		write, err := c.RWMutex("m", dlock.WithTTL(time.Second), dlock.WithoutRenewal()).As(o).LockContext(t.Context())
+		require.NoError(t, err)
+		read := coretest.MustRLock(t, t.Context(), rw)
+		time.Sleep(time.Second)
+		require.ErrorIs(t, write.Err(), dlock.ErrLost)
+		require.NoError(t, read.Err())
+		_, err = rw.RLockContext(t.Context())
+		coretest.WantError(t, err, "rlock", "m", dlock.ErrLost)
+
+		require.ErrorIs(t, write.Unlock(), dlock.ErrLost)
+		again := coretest.MustRLock(t, t.Context(), rw)
+		assert.Equal(t, read.Token(), again.Token())
+		require.NoError(t, again.Unlock())
+		require.NoError(t, read.Unlock())
+		coretest.WantFree(t, s, "m")
+	})
+}

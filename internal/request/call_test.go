@@ -62,7 +62,7 @@ func TestCallEnds(t *testing.T) {
 				assert.Equal(t, request.Unknown, a.Outcome)
 				assert.NotErrorIs(t, a.Err, context.Canceled, "the caller looks at its own context")
 				assert.NotErrorIs(t, a.Err, context.DeadlineExceeded)
-				assert.True(t, q.MayBePresent())
+				assert.True(t, q.Ref().Bury)
 				q.Abandon()
 			})
 		})
