@@ -28,6 +28,7 @@ import (
 	"github.com/dlock-go/dlock/internal/cli"
 	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/postgrestest"
+	"github.com/dlock-go/dlock/internal/proxytest"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/internal/zookeepertest"
 	"github.com/dlock-go/dlock/otel"
@@ -111,7 +112,7 @@ func TestSecretsAreNotTold(t *testing.T) {
 
 func tellAll(t *testing.T, w *told, k keeper) {
 	addr, url := k.start(t)
-	proxy := etcdtest.StartProxy(t, addr) // it knows bytes only
+	proxy := proxytest.Start(t, addr)
 	on, err := stores.Open(url(proxy.Addr))
 	if err != nil {
 		t.Fatal(err)

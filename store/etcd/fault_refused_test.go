@@ -13,6 +13,7 @@ import (
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/locktest"
+	"github.com/dlock-go/dlock/internal/proxytest"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/etcd"
 )
@@ -136,20 +137,20 @@ func guard(t *testing.T, c *etcdtest.Cluster) *clientv3.Client {
 func TestFault42AuthTokensEnd(t *testing.T) {
 	t.Parallel()
 	const lease = 3 * time.Second
-	for name, end := range map[string]func(t *testing.T, c *etcdtest.Cluster, root *clientv3.Client, p *etcdtest.Proxy){
-		"by time": func(t *testing.T, _ *etcdtest.Cluster, root *clientv3.Client, _ *etcdtest.Proxy) {
+	for name, end := range map[string]func(t *testing.T, c *etcdtest.Cluster, root *clientv3.Client, p *proxytest.Proxy){
+		"by time": func(t *testing.T, _ *etcdtest.Cluster, root *clientv3.Client, _ *proxytest.Proxy) {
 			<-time.After(2500 * time.Millisecond)
 		},
-		"by time, and the watch breaks": func(t *testing.T, _ *etcdtest.Cluster, root *clientv3.Client, p *etcdtest.Proxy) {
+		"by time, and the watch breaks": func(t *testing.T, _ *etcdtest.Cluster, root *clientv3.Client, p *proxytest.Proxy) {
 			<-time.After(2500 * time.Millisecond)
 			p.Cut()
 		},
-		"users change": func(t *testing.T, _ *etcdtest.Cluster, root *clientv3.Client, _ *etcdtest.Proxy) {
+		"users change": func(t *testing.T, _ *etcdtest.Cluster, root *clientv3.Client, _ *proxytest.Proxy) {
 			if _, err := root.UserAdd(t.Context(), "another", "secret"); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"restart": func(t *testing.T, c *etcdtest.Cluster, root *clientv3.Client, _ *etcdtest.Proxy) {
+		"restart": func(t *testing.T, c *etcdtest.Cluster, root *clientv3.Client, _ *proxytest.Proxy) {
 			c.Members[0].Restart()
 		},
 	} {
@@ -157,7 +158,7 @@ func TestFault42AuthTokensEnd(t *testing.T) {
 			t.Parallel()
 			c := etcdtest.Start(t, 1, "--auth-token-ttl=1", "--bcrypt-cost=4")
 			root := guard(t, c)
-			proxy := etcdtest.StartProxy(t, c.Members[0].Endpoint)
+			proxy := proxytest.Start(t, c.Members[0].Endpoint)
 			handle := func() *etcd.Store { return open(t, "etcd://locker:secret@"+proxy.Addr+"/") }
 			holder, waiter := locktest.NewClient(t, handle(), told), locktest.NewClient(t, handle(), told)
 			h := locktest.Lock(t, holder, "a")

@@ -19,6 +19,7 @@ import (
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/locktest"
+	"github.com/dlock-go/dlock/internal/proxytest"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/etcd"
 )
@@ -50,12 +51,12 @@ func (s *site) far(o dlock.Options) *dlock.Client {
 }
 
 // behind is a client behind proxies, one for each member.
-func (s *site) behind(o dlock.Options) (*dlock.Client, []*etcdtest.Proxy) {
+func (s *site) behind(o dlock.Options) (*dlock.Client, []*proxytest.Proxy) {
 	s.t.Helper()
-	var proxies []*etcdtest.Proxy
+	var proxies []*proxytest.Proxy
 	var addrs []string
 	for _, m := range s.cluster.Members {
-		p := etcdtest.StartProxy(s.t, m.Endpoint)
+		p := proxytest.Start(s.t, m.Endpoint)
 		proxies, addrs = append(proxies, p), append(addrs, p.Addr)
 	}
 	return locktest.NewClient(s.t, open(s.t, "etcd://"+strings.Join(addrs, ",")+"/"), o), proxies

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/proxytest"
 	"github.com/dlock-go/dlock/internal/zookeepertest"
 	"github.com/dlock-go/dlock/store"
 )
@@ -74,7 +74,7 @@ func wantNoWatch(t *testing.T, s *Store) {
 // closeOfASharedConnection: a handle over a connection of the user is closed while the
 // connection is broken. The connection goes on, and nothing of the handle is left.
 func closeOfASharedConnection(t *testing.T, e *zookeepertest.Ensemble) {
-	p := etcdtest.StartProxy(t, e.Members[0].Addr)
+	p := proxytest.Start(t, e.Members[0].Addr)
 	owner, err := Open("zk://" + p.Addr + "/shared?session_timeout=20s")
 	require.NoError(t, err)
 	t.Cleanup(func() { owner.Close() })
