@@ -7,7 +7,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -38,20 +37,6 @@ func NewClient(t testing.TB, on store.Store, o dlock.Options) *dlock.Client {
 		}
 	})
 	return c
-}
-
-// Request returns a request for name with the n-th id and the n-th owner.
-func Request(name string, n int) store.Request {
-	number := strconv.Itoa(n)
-	return store.Request{
-		Name: name, Owner: "owner-" + number, ID: strings.Repeat("0", 32-len(number)) + number,
-		TTL: 2 * time.Second, WaitTTL: 2 * time.Second, Queue: true, Tokens: 1,
-	}
-}
-
-// RefTo returns the Ref that releases or renews the hold or place of r.
-func RefTo(r store.Request) store.Ref {
-	return store.Ref{Name: r.Name, Owner: r.Owner, ID: r.ID, Mode: r.Mode, TTL: max(r.TTL, r.WaitTTL)}
 }
 
 // Lock takes a lock that is free.
@@ -168,6 +153,25 @@ func Queued(t testing.TB, s store.Store, name string, n int) {
 		}
 		return len(state.Queue) == n
 	})
+}
+
+// OnlyHold asserts that the hold is good and the only one that a store shows.
+func OnlyHold(t testing.TB, h *dlock.Hold, state store.State) {
+	t.Helper()
+	if err := h.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if len(state.Holders) != 1 || state.Holders[0].Token != h.Token() {
+		t.Fatalf("the store has the holders %+v, want one with token %d", state.Holders, h.Token())
+	}
+}
+
+// Unused asserts that a store shows no holder and no waiter.
+func Unused(t testing.TB, state store.State) {
+	t.Helper()
+	if len(state.Holders)+len(state.Queue) > 0 {
+		t.Fatalf("left at the store: %+v", state)
+	}
 }
 
 // MustBe asserts that err matches want.

@@ -52,7 +52,7 @@ func TestFault72CloseCutsACallThatWasCarriedOut(t *testing.T) {
 	var calls sync.WaitGroup
 	var acquired, released error
 	calls.Go(func() { _, acquired = h.Acquire(context.Background(), asked) })
-	calls.Go(func() { released = h.Release(context.Background(), refOf(held)) })
+	calls.Go(func() { released = h.Release(context.Background(), locktest.RefTo(held)) })
 	s.bothCarriedOut(h, free)
 	h.Close()
 	calls.Wait()
@@ -114,7 +114,7 @@ func TestFault72CloseCutsACallOnItsWay(t *testing.T) {
 	var begun sync.WaitGroup
 	for _, call := range []func(ctx context.Context) error{
 		func(ctx context.Context) error { _, err := h.Acquire(ctx, newRequest("a", 1)); return err },
-		func(ctx context.Context) error { return h.Release(ctx, refOf(held)) },
+		func(ctx context.Context) error { return h.Release(ctx, locktest.RefTo(held)) },
 		func(ctx context.Context) error { _, err := h.Inspect(ctx, "a"); return err },
 	} {
 		begun.Add(1)
@@ -137,15 +137,15 @@ func TestFault41NoSpaceAfterASharedCall(t *testing.T) {
 	kept, gone := newRequest("a", 1), newRequest("b", 2)
 	granted(t, h, kept)
 	granted(t, h, gone)
-	if err := s.direct.Release(t.Context(), refOf(gone)); err != nil {
+	if err := s.direct.Release(t.Context(), locktest.RefTo(gone)); err != nil {
 		t.Fatal(err)
 	}
 	free := h.Occupy(time.Hour)
 	s.wire.on("Txn", overfull, 1)
 	var calls sync.WaitGroup
 	var first, second error
-	calls.Go(func() { first = h.Release(t.Context(), refOf(kept)) })
-	calls.Go(func() { second = h.Release(t.Context(), refOf(gone)) })
+	calls.Go(func() { first = h.Release(t.Context(), locktest.RefTo(kept)) })
+	calls.Go(func() { second = h.Release(t.Context(), locktest.RefTo(gone)) })
 	calls.Go(func() { granted(t, h, newRequest("c", 3)) })
 	locktest.Poll(t, "operations that wait", locktest.Patience, func() bool { return h.Waiting() == 3 })
 	free()
@@ -156,7 +156,7 @@ func TestFault41NoSpaceAfterASharedCall(t *testing.T) {
 	unknown(t, "a release that was carried out", first)
 	unknown(t, "a release that found nothing", second)
 	for _, r := range []store.Request{kept, gone} {
-		locktest.MustBe(t, h.Release(t.Context(), refOf(r)), store.ErrLost)
+		locktest.MustBe(t, h.Release(t.Context(), locktest.RefTo(r)), store.ErrLost)
 	}
 	if state := s.state("c"); len(state.Holders) != 1 {
 		t.Errorf("%+v, want one holder", state)
@@ -171,7 +171,7 @@ func TestFault41NoSpaceAfterABurial(t *testing.T) {
 	held := newRequest("a", 1)
 	granted(t, h, held)
 	s.wire.on("Txn", overfull, 1)
-	ref := refOf(held)
+	ref := locktest.RefTo(held)
 	ref.Bury = true
 	unknown(t, "a burial that was carried out", h.Release(t.Context(), ref))
 	locktest.MustBe(t, h.Release(t.Context(), ref), store.ErrLost)
@@ -186,7 +186,7 @@ func TestFault41NoSpaceForABurial(t *testing.T) {
 	held := newRequest("a", 1)
 	granted(t, h, held)
 	s.wire.on("LeaseGrant", full)
-	ref := refOf(held)
+	ref := locktest.RefTo(held)
 	ref.Bury = true
 	unknown(t, "a burial that released the hold", h.Release(t.Context(), ref))
 	if state := s.state("a"); len(state.Holders) != 0 {
@@ -218,7 +218,7 @@ func TestFault05BurialCountsFromItsWriting(t *testing.T) {
 		return answer.TTL
 	}
 	s.wire.on("Txn", hold, 1)
-	ref := refOf(newRequest("a", 1))
+	ref := locktest.RefTo(newRequest("a", 1))
 	ref.TTL, ref.Bury = 6*time.Second, true
 	buried := make(chan error, 1)
 	go func() { buried <- h.Release(t.Context(), ref) }()

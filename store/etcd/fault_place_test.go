@@ -151,7 +151,7 @@ func TestGrantOutlivesTheEndOfItsPlace(t *testing.T) {
 	}
 	mute("Watch")
 	late := s.EndOrdered(second.ID)
-	if err := other.Release(t.Context(), refOf(first)); err != nil {
+	if err := other.Release(t.Context(), locktest.RefTo(first)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := other.Inspect(t.Context(), "a"); err != nil { // makes the hold of the waiter
@@ -186,7 +186,7 @@ func TestUpgradeBehindAGrantThatIsNotMade(t *testing.T) {
 			t.Fatalf("%+v, %v", g, err)
 		}
 	}
-	if err := other.Release(t.Context(), refOf(writer)); err != nil {
+	if err := other.Release(t.Context(), locktest.RefTo(writer)); err != nil {
 		t.Fatal(err)
 	}
 	upgrade := newRequest("a", 4)
@@ -237,7 +237,7 @@ func TestHoldIsNotMadeOnAnEndingLease(t *testing.T) {
 			t.Fatalf("%+v, %v", g, err)
 		}
 	}
-	if err := holder.Release(t.Context(), refOf(first)); err != nil {
+	if err := holder.Release(t.Context(), locktest.RefTo(first)); err != nil {
 		t.Fatal(err)
 	}
 	s.Age()
@@ -269,7 +269,7 @@ func TestFault96ReleaseOfAHoldThatIsAPlaceAgain(t *testing.T) {
 			granted(t, s.direct, first)
 			queued(t, waiter, second)
 			s.cluster.Save()
-			if err := s.direct.Release(t.Context(), refOf(first)); err != nil {
+			if err := s.direct.Release(t.Context(), locktest.RefTo(first)); err != nil {
 				t.Fatal(err)
 			}
 			heard(t, told)
@@ -277,7 +277,7 @@ func TestFault96ReleaseOfAHoldThatIsAPlaceAgain(t *testing.T) {
 			if keys, err := s.admin.Get(t.Context(), etcd.PlaceOf(second)); err != nil || len(keys.Kvs) != 1 {
 				t.Fatalf("the fault has not bitten: %v, %v", keys, err)
 			}
-			if err := waiter.Release(t.Context(), refOf(second)); err != nil {
+			if err := waiter.Release(t.Context(), locktest.RefTo(second)); err != nil {
 				t.Fatal(err)
 			}
 			if keys, err := s.admin.Get(t.Context(), etcd.PlaceOf(second)); err != nil || len(keys.Kvs) != 0 {

@@ -61,7 +61,7 @@ func TestRequestsTravelTogether(t *testing.T) {
 			}
 			calls.take()
 			together(t, s, n, func(i int) {
-				if err := s.Release(t.Context(), refOf(newRequest(fmt.Sprint(i), i))); err != nil {
+				if err := s.Release(t.Context(), locktest.RefTo(newRequest(fmt.Sprint(i), i))); err != nil {
 					t.Errorf("%d: %v", i, err)
 				}
 			})

@@ -13,16 +13,6 @@ import (
 	"github.com/dlock-go/dlock/store/postgres"
 )
 
-// certain says whether a caller would take err for a certain refusal.
-func certain(err error) bool {
-	for _, s := range []error{store.ErrHeld, store.ErrUpgrade, store.ErrLost, store.ErrForeignKey, store.ErrRefused, store.ErrClosed} {
-		if errors.Is(err, s) {
-			return true
-		}
-	}
-	return false
-}
-
 // TestFault110_AnswerLost: the connection ends after the server has committed. The
 // outcome is unknown, and repeating the id gives the same hold.
 func TestFault110_AnswerLost(t *testing.T) {

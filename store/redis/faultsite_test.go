@@ -204,22 +204,14 @@ func (s *site) queued(name string, n int) {
 // holds asserts that the hold is good and the only one the server has.
 func (s *site) holds(h *dlock.Hold) {
 	s.t.Helper()
-	if err := h.Err(); err != nil {
-		s.t.Fatal(err)
-	}
-	state := s.state(h.Name())
-	if len(state.Holders) != 1 || state.Holders[0].Token != h.Token() {
-		s.t.Fatalf("the server has the holders %+v, want one with token %d", state.Holders, h.Token())
-	}
+	locktest.OnlyHold(s.t, h, s.state(h.Name()))
 }
 
 // over asserts that nobody holds name or waits for it, and that no key is left
 // when the ids that are buried have been forgotten.
 func (s *site) over(name string, o dlock.Options) {
 	s.t.Helper()
-	if state := s.state(name); len(state.Holders)+len(state.Queue) > 0 {
-		s.t.Fatalf("left at the server: %+v", state)
-	}
+	locktest.Unused(s.t, s.state(name))
 	s.empty(o.TTL + 2*time.Second)
 }
 

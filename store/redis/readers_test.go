@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/redis"
@@ -65,7 +66,7 @@ func readersAndTheirKeys(t *testing.T, listed int) {
 	}
 	goes := func(i int) {
 		t.Helper()
-		if err := s.Release(t.Context(), refOf(reader(i))); err != nil {
+		if err := s.Release(t.Context(), locktest.RefTo(reader(i))); err != nil {
 			t.Fatal(err)
 		}
 		delete(there, i)
@@ -90,7 +91,7 @@ func readersAndTheirKeys(t *testing.T, listed int) {
 		goes(2)
 		goes(1)
 	}
-	if err := s.Release(t.Context(), refOf(reader(1))); !errors.Is(err, store.ErrLost) {
+	if err := s.Release(t.Context(), locktest.RefTo(reader(1))); !errors.Is(err, store.ErrLost) {
 		t.Fatal(err)
 	}
 }
