@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -155,6 +156,19 @@ func Queued(t testing.TB, s store.Store, name string, n int) {
 	})
 }
 
+// HandOver has a free lock go from one client to another, which listens from then on: when it waits
+// again it may ask but once, and then waits to be told. listens waits until it listens.
+func HandOver(t testing.TB, s store.Store, from, to *dlock.Client, name string, listens func()) {
+	t.Helper()
+	h := Lock(t, from, name)
+	waits := Begin(t, to, name)
+	Queued(t, s, name, 1)
+	listens()
+	Unlock(t, h)
+	h, _ = waits.Granted(Patience)
+	Unlock(t, h)
+}
+
 // OnlyHold asserts that the hold is good and the only one that a store shows.
 func OnlyHold(t testing.TB, h *dlock.Hold, state store.State) {
 	t.Helper()
@@ -171,6 +185,22 @@ func Unused(t testing.TB, state store.State) {
 	t.Helper()
 	if len(state.Holders)+len(state.Queue) > 0 {
 		t.Fatalf("left at the store: %+v", state)
+	}
+}
+
+// InParallel calls f for 0 to n-1, all at once, and fails the test if one fails.
+func InParallel(t testing.TB, n int, f func(i int) error) {
+	t.Helper()
+	errs := make([]error, n)
+	var calls sync.WaitGroup
+	for i := range n {
+		calls.Go(func() { errs[i] = f(i) })
+	}
+	calls.Wait()
+	for _, err := range errs {
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

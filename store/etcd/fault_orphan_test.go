@@ -62,7 +62,7 @@ func TestFault95KeysOfOneLease(t *testing.T) {
 	var took []time.Duration
 	for from := 0; from < holds; from += step {
 		began := time.Now()
-		inParallel(t, step, func(i int) error {
+		locktest.InParallel(t, step, func(i int) error {
 			g, err := s.Acquire(t.Context(), newRequest(fmt.Sprint("many-", from+i), 1+from+i))
 			if err == nil && !g.Held {
 				err = fmt.Errorf("got %+v", g)

@@ -11,8 +11,13 @@ import (
 
 	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/internal/postgrestest"
+	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/postgres"
 )
+
+func TestMain(m *testing.M) {
+	locktest.Main(m, func(url string) (store.Store, error) { return postgres.Open(context.Background(), url) }, "8")
+}
 
 const lease = locktest.Lease
 

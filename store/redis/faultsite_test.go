@@ -168,17 +168,16 @@ func (s *site) lock(c *dlock.Client, name string) *dlock.Hold {
 	return locktest.Lock(s.t, c, name)
 }
 
-// handOver has a lock go from one client to another, which listens from then on:
-// when it waits again it asks but once, and then waits to be told.
+// handOver has a lock go from one client to another, which listens from then on.
 func (s *site) handOver(from, to *dlock.Client, name string) {
 	s.t.Helper()
-	h := s.lock(from, name)
-	waits := locktest.Begin(s.t, to, name)
-	s.queued(name, 1)
+	locktest.HandOver(s.t, s.direct, from, to, name, s.listens)
+}
+
+// listens waits until the one waiter listens.
+func (s *site) listens() {
+	s.t.Helper()
 	locktest.Poll(s.t, "it listens", locktest.Patience, func() bool { return len(channels(s.server)) == 1 })
-	locktest.Unlock(s.t, h)
-	h, _ = waits.Granted(locktest.Patience)
-	locktest.Unlock(s.t, h)
 }
 
 // state asks the server itself.
