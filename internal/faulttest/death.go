@@ -8,9 +8,9 @@ import (
 	"github.com/dlock-go/dlock/internal/locktest"
 )
 
-// HolderKilled: a holder is killed and nobody says so. The waiter gets in when the lease is over,
+// holderKilled: a holder is killed and nobody says so. The waiter gets in when the lease is over,
 // not before and hardly later.
-func (s *Site) HolderKilled() {
+func (s *Site) holderKilled() {
 	t := s.T
 	c := s.client(s.patient())
 	holder := s.child("hold", "a")
@@ -29,9 +29,9 @@ func (s *Site) HolderKilled() {
 	s.over("a", s.patient())
 }
 
-// HeadOfQueueKilled: the process at the head of the queue is killed. The next in line get in when
+// headOfQueueKilled: the process at the head of the queue is killed. The next in line get in when
 // its place is over, in their order.
-func (s *Site) HeadOfQueueKilled() {
+func (s *Site) headOfQueueKilled() {
 	t := s.T
 	holder, second, third := s.client(s.mortal()), s.client(s.mortal()), s.client(s.mortal())
 	h := locktest.Lock(t, holder, "a")
@@ -54,9 +54,9 @@ func (s *Site) HeadOfQueueKilled() {
 	s.over("a", s.mortal())
 }
 
-// WokenWaiterKilled: the waiter that is woken dies before it can use its grant. The next one gets
+// wokenWaiterKilled: the waiter that is woken dies before it can use its grant. The next one gets
 // in when that grant's lease is over.
-func (s *Site) WokenWaiterKilled() {
+func (s *Site) wokenWaiterKilled() {
 	t := s.T
 	holder, c := s.client(s.mortal()), s.client(s.mortal())
 	h := locktest.Lock(t, holder, "a")
@@ -84,9 +84,9 @@ func (s *Site) WokenWaiterKilled() {
 	s.over("a", s.mortal())
 }
 
-// ProcessKilled: a process is killed while it holds many locks. All are free when their lease is
+// processKilled: a process is killed while it holds many locks. All are free when their lease is
 // over, and the next holders' tokens are greater.
-func (s *Site) ProcessKilled() {
+func (s *Site) processKilled() {
 	t := s.T
 	var tokens [locktest.Hoard]uint64
 	child := s.child("hoard", "a")
@@ -114,9 +114,9 @@ func (s *Site) ProcessKilled() {
 	s.over("a 0", s.mortal())
 }
 
-// ReaderKilled: of two readers that renew their holds one is killed, and later the other. Neither
+// readerKilled: of two readers that renew their holds one is killed, and later the other. Neither
 // is kept alive by the other, and a writer that waits gets in when the last lease is over.
-func (s *Site) ReaderKilled() {
+func (s *Site) readerKilled() {
 	t := s.T
 	c := s.client(s.patient())
 	first := s.child("read", "a")
@@ -138,9 +138,9 @@ func (s *Site) ReaderKilled() {
 	s.over("a", s.patient())
 }
 
-// ForcedRelease: a hold is broken by an operator. The waiter is woken at once, with a token that
+// forcedRelease: a hold is broken by an operator. The waiter is woken at once, with a token that
 // fences the old holder off, and the old holder is told by its next renewal.
-func (s *Site) ForcedRelease() {
+func (s *Site) forcedRelease() {
 	t := s.T
 	o := dlock.Options{TTL: 6 * time.Second, WaitTTL: 6 * time.Second}
 	c := s.client(o)

@@ -1,6 +1,5 @@
-// Package faulttest is the tests of faults that are the same for all stores on real servers.
-// Each function is one test. The packages of the stores call it by the name of the row of
-// docs/faults.md.
+// Package faulttest is the tests of faults that are the same for all stores on real servers. The
+// packages of the stores call Run.
 package faulttest
 
 import (
@@ -11,6 +10,22 @@ import (
 	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/store"
 )
+
+// Run runs the tests. Each gets a site of its own, which may make the test parallel. The numbers are
+// rows of docs/faults.md.
+func Run(t *testing.T, site func(t *testing.T) *Site) {
+	t.Run("Fault08ReleaseLost", func(t *testing.T) { site(t).releaseLost() })
+	t.Run("Fault48HolderKilled", func(t *testing.T) { site(t).holderKilled() })
+	t.Run("Fault49HeadOfQueueKilled", func(t *testing.T) { site(t).headOfQueueKilled() })
+	t.Run("Fault50WokenWaiterKilled", func(t *testing.T) { site(t).wokenWaiterKilled() })
+	t.Run("Fault70ReleaseAfterTheContextHasEnded", func(t *testing.T) { site(t).releaseAfterTheContextHasEnded() })
+	t.Run("Fault78ProcessKilled", func(t *testing.T) { site(t).processKilled() })
+	t.Run("Fault81ReaderKilled", func(t *testing.T) { site(t).readerKilled() })
+	t.Run("Fault84ForcedRelease", func(t *testing.T) { site(t).forcedRelease() })
+	t.Run("Fault85AnyName", func(t *testing.T) { site(t).anyName() })
+	t.Run("Fault85RenewalOfAnyName", func(t *testing.T) { site(t).renewalOfAnyName() })
+	t.Run("Fault86RefusedTTL", func(t *testing.T) { site(t).refusedTTL() })
+}
 
 // Site is a server without locks, for one test.
 type Site struct {

@@ -48,9 +48,9 @@ func awkward() []string {
 	return distinct
 }
 
-// AnyName: any bytes are a name, and no two names meet, also if the one begins like the other.
+// anyName: any bytes are a name, and no two names meet, also if the one begins like the other.
 // What is no name never gets to the server.
-func (s *Site) AnyName() {
+func (s *Site) anyName() {
 	t := s.T
 	c, rival := s.client(dlock.Options{}), s.client(dlock.Options{})
 	names := awkward()
@@ -100,8 +100,8 @@ func (s *Site) AnyName() {
 	}
 }
 
-// RenewalOfAnyName: renewal, too, tells awkward names apart.
-func (s *Site) RenewalOfAnyName() {
+// renewalOfAnyName: renewal, too, tells awkward names apart.
+func (s *Site) renewalOfAnyName() {
 	t := s.T
 	names := awkward()[:90]
 	refs := make([]store.Ref, len(names))
@@ -131,8 +131,8 @@ func (s *Site) RenewalOfAnyName() {
 	s.Empty(0)
 }
 
-// RefusedTTL: a TTL that the server would misunderstand never gets there.
-func (s *Site) RefusedTTL() {
+// refusedTTL: a TTL that the server would misunderstand never gets there.
+func (s *Site) refusedTTL() {
 	t := s.T
 	far, sent := s.counts()
 	c := locktest.NewClient(t, far, dlock.Options{})

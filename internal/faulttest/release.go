@@ -13,10 +13,10 @@ import (
 	"github.com/dlock-go/dlock/internal/proxytest"
 )
 
-// ReleaseLost: the release never gets through. The holder is out at once, Unlock says that it does
+// releaseLost: the release never gets through. The holder is out at once, Unlock says that it does
 // not know, others get in when the lease is over, and the client gives up trying some time after
 // that.
-func (s *Site) ReleaseLost() {
+func (s *Site) releaseLost() {
 	t := s.T
 	var log lockedBuffer
 	o := dlock.Options{TTL: time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))}
@@ -73,9 +73,9 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-// ReleaseAfterTheContextHasEnded: the context of the caller is over when the lock is released, as
+// releaseAfterTheContextHasEnded: the context of the caller is over when the lock is released, as
 // it is in deferred calls. The release has a bound of its own and gets through.
-func (s *Site) ReleaseAfterTheContextHasEnded() {
+func (s *Site) releaseAfterTheContextHasEnded() {
 	t := s.T
 	c := s.client(s.patient())
 	ctx, cancel := context.WithCancel(t.Context())

@@ -17,6 +17,8 @@ const lag = time.Second
 // spare is how much longer than WaitTTL the lease of a place is.
 const spare = time.Second
 
+func TestFaultsOfAllStores(t *testing.T) { faulttest.Run(t, alike) }
+
 // alike is a server for the tests of faults that are the same for all stores.
 func alike(t *testing.T) *faulttest.Site {
 	t.Parallel()
@@ -39,17 +41,3 @@ func alike(t *testing.T) *faulttest.Site {
 		Lag:   lag, Spare: spare, Floor: time.Second,
 	}
 }
-
-func TestFault08ReleaseLost(t *testing.T)       { alike(t).ReleaseLost() }
-func TestFault48HolderKilled(t *testing.T)      { alike(t).HolderKilled() }
-func TestFault49HeadOfQueueKilled(t *testing.T) { alike(t).HeadOfQueueKilled() }
-func TestFault50WokenWaiterKilled(t *testing.T) { alike(t).WokenWaiterKilled() }
-func TestFault70ReleaseAfterTheContextHasEnded(t *testing.T) {
-	alike(t).ReleaseAfterTheContextHasEnded()
-}
-func TestFault78ProcessKilled(t *testing.T)    { alike(t).ProcessKilled() }
-func TestFault81ReaderKilled(t *testing.T)     { alike(t).ReaderKilled() }
-func TestFault84ForcedRelease(t *testing.T)    { alike(t).ForcedRelease() }
-func TestFault85AnyName(t *testing.T)          { alike(t).AnyName() }
-func TestFault85RenewalOfAnyName(t *testing.T) { alike(t).RenewalOfAnyName() }
-func TestFault86RefusedTTL(t *testing.T)       { alike(t).RefusedTTL() }
