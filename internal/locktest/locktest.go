@@ -5,8 +5,10 @@ package locktest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -247,3 +249,18 @@ func Churn(c *dlock.Client) {
 		h.Unlock()
 	}
 }
+
+// Failing is a TB that records why it failed, and panics then.
+type Failing struct {
+	testing.TB
+	Why string
+}
+
+// Fatalf implements testing.TB.
+func (f *Failing) Fatalf(format string, args ...any) {
+	f.Why = strings.TrimSpace(fmt.Sprintf(format, args...))
+	panic(f)
+}
+
+// Helper implements testing.TB.
+func (f *Failing) Helper() {}

@@ -89,9 +89,7 @@ func TestRoundTrips(t *testing.T) {
 	}
 	acquire := func(req store.Request) {
 		t.Helper()
-		if g, err := s.Acquire(t.Context(), req); err != nil || !g.Held {
-			t.Fatalf("Acquire: got %+v, %v", g, err)
-		}
+		locktest.Hold(t, s, req)
 	}
 	acquire(newRequest("first", 1)) // takes the lease
 	n.take()
@@ -135,9 +133,7 @@ func TestFault90RenewalOfMany(t *testing.T) {
 			var refs []store.Ref
 			for i := range 300 {
 				req := newRequest(fmt.Sprint("many-", i), i)
-				if g, err := s.Acquire(t.Context(), req); err != nil || !g.Held {
-					t.Fatal(g, err)
-				}
+				locktest.Hold(t, s, req)
 				refs = append(refs, locktest.RefTo(req))
 			}
 			gone := map[int]bool{0: true, 127: true, 128: true, 200: true, 299: true}

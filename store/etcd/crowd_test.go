@@ -74,12 +74,12 @@ func TestCrowdOfReaders(t *testing.T) {
 			waiters := open(t, s.cluster.URL())
 			first := locktest.Request("a", 1)
 			first.TTL = time.Minute
-			granted(t, s.direct, first)
+			locktest.Hold(t, s.direct, first)
 			var all []store.Request
 			for n := range crowd {
 				r := locktest.Request("a", 2+n)
 				r.Mode, r.TTL, r.WaitTTL, r.Tokens = store.Shared, time.Minute, time.Minute, 3
-				queued(t, waiters, r)
+				locktest.Queue(t, waiters, r)
 				all = append(all, r)
 			}
 			if err := s.direct.Release(t.Context(), locktest.RefTo(first)); err != nil {

@@ -46,7 +46,7 @@ func TestFault72CloseCutsACallThatWasCarriedOut(t *testing.T) {
 	s := newSite(t, 1)
 	h := s.wire.store(t, s.cluster.Endpoints())
 	asked, held := newRequest("a", 1), newRequest("b", 2)
-	granted(t, h, held)
+	locktest.Hold(t, h, held)
 	free := h.Occupy(time.Hour)
 	s.wire.on("Txn", mute)
 	var calls sync.WaitGroup
@@ -108,7 +108,7 @@ func TestFault72CloseCutsACallOnItsWay(t *testing.T) {
 	s := newSite(t, 1)
 	h := open(t, s.cluster.URL())
 	held := newRequest("b", 2)
-	granted(t, h, held)
+	locktest.Hold(t, h, held)
 	s.cluster.Members[0].Pause()
 	errs := make(chan error, 3)
 	var begun sync.WaitGroup
@@ -135,8 +135,8 @@ func TestFault41NoSpaceAfterASharedCall(t *testing.T) {
 	s := newSite(t, 1)
 	h := s.wire.store(t, s.cluster.Endpoints())
 	kept, gone := newRequest("a", 1), newRequest("b", 2)
-	granted(t, h, kept)
-	granted(t, h, gone)
+	locktest.Hold(t, h, kept)
+	locktest.Hold(t, h, gone)
 	if err := s.direct.Release(t.Context(), locktest.RefTo(gone)); err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestFault41NoSpaceAfterASharedCall(t *testing.T) {
 	var first, second error
 	calls.Go(func() { first = h.Release(t.Context(), locktest.RefTo(kept)) })
 	calls.Go(func() { second = h.Release(t.Context(), locktest.RefTo(gone)) })
-	calls.Go(func() { granted(t, h, newRequest("c", 3)) })
+	calls.Go(func() { locktest.Hold(t, h, newRequest("c", 3)) })
 	locktest.Poll(t, "operations that wait", locktest.Patience, func() bool { return h.Waiting() == 3 })
 	free()
 	calls.Wait()
@@ -169,7 +169,7 @@ func TestFault41NoSpaceAfterABurial(t *testing.T) {
 	s := newSite(t, 1)
 	h := s.wire.store(t, s.cluster.Endpoints())
 	held := newRequest("a", 1)
-	granted(t, h, held)
+	locktest.Hold(t, h, held)
 	s.wire.on("Txn", overfull, 1)
 	ref := locktest.RefTo(held)
 	ref.Bury = true
@@ -184,7 +184,7 @@ func TestFault41NoSpaceForABurial(t *testing.T) {
 	s := newSite(t, 1)
 	h := s.wire.store(t, s.cluster.Endpoints())
 	held := newRequest("a", 1)
-	granted(t, h, held)
+	locktest.Hold(t, h, held)
 	s.wire.on("LeaseGrant", full)
 	ref := locktest.RefTo(held)
 	ref.Bury = true

@@ -112,8 +112,8 @@ func TestFault09MovedHoldHasEnded(t *testing.T) {
 	far.Listen(func(e store.Event) { told <- e })
 	first, r := locktest.Request("a", 1), locktest.Request("a", 2)
 	first.TTL, r.TTL, r.WaitTTL = time.Minute, time.Minute, 3*time.Second
-	granted(t, s.direct, first)
-	queued(t, far, r)
+	locktest.Hold(t, s.direct, first)
+	locktest.Queue(t, far, r)
 	if err := s.direct.Release(t.Context(), locktest.RefTo(first)); err != nil {
 		t.Fatal(err)
 	}
@@ -138,9 +138,7 @@ func TestHoldGoesOnElsewhere(t *testing.T) {
 	here, there := open(t, s.cluster.URL()), open(t, s.cluster.URL())
 	r := locktest.Request("a", 1)
 	r.TTL = 4 * time.Second
-	if g, err := here.Acquire(t.Context(), r); err != nil || !g.Held {
-		t.Fatalf("got %+v, %v", g, err)
-	}
+	locktest.Hold(t, here, r)
 	for granted := time.Now(); time.Since(granted) < 2*r.TTL; time.Sleep(r.TTL / 8) {
 		if err := there.Renew(t.Context(), []store.Ref{locktest.RefTo(r)})[0]; err != nil {
 			t.Fatalf("%v after its grant: %v", time.Since(granted), err)
@@ -160,13 +158,9 @@ func TestFault40AskArrivesAfterTheEnd(t *testing.T) {
 	far := s.wire.store(t, s.cluster.Endpoints())
 	first, r := locktest.Request("a", 1), locktest.Request("a", 2)
 	first.TTL, r.TTL, r.WaitTTL = time.Minute, time.Minute, 4*time.Second
-	if g, err := s.direct.Acquire(t.Context(), first); err != nil || !g.Held {
-		t.Fatalf("got %+v, %v", g, err)
-	}
+	locktest.Hold(t, s.direct, first)
 	s.wire.on("", pass)
-	if g, err := far.Acquire(t.Context(), r); err != nil || g.Held {
-		t.Fatalf("got %+v, %v", g, err)
-	}
+	locktest.Queue(t, far, r)
 	placed := time.Now()
 	s.watches()
 	var ends atomic.Bool

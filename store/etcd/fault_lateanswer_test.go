@@ -20,9 +20,9 @@ func TestFault02LateAnswerLeavesTheHold(t *testing.T) {
 	far.Listen(func(e store.Event) { told <- e })
 	first, r := locktest.Request("a", 1), locktest.Request("a", 2)
 	first.TTL, r.TTL, r.WaitTTL = time.Minute, time.Minute, 3*time.Second
-	granted(t, s.direct, first)
+	locktest.Hold(t, s.direct, first)
 	s.wire.on("", pass)
-	queued(t, far, r)
+	locktest.Queue(t, far, r)
 	s.watches()
 	s.wire.on("Range", keep, 1)
 	answered := make(chan struct{})
@@ -66,10 +66,10 @@ func TestFault02LateAskIsNoHold(t *testing.T) {
 	for _, r := range []*store.Request{&first, &r, &third} {
 		r.TTL, r.WaitTTL = time.Minute, time.Minute
 	}
-	granted(t, s.direct, first)
+	locktest.Hold(t, s.direct, first)
 	s.wire.on("", pass)
-	queued(t, far, r)
-	queued(t, s.direct, third)
+	locktest.Queue(t, far, r)
+	locktest.Queue(t, s.direct, third)
 	s.watches()
 	s.wire.on("Range", hold, 1)
 	asked := make(chan error, 1)
@@ -107,7 +107,7 @@ func TestFault12LateGrantOnASharedLease(t *testing.T) {
 	far := s.wire.store(t, s.cluster.Endpoints())
 	keeps, r := locktest.Request("kept", 1), locktest.Request("a", 2)
 	keeps.TTL, r.TTL, r.WaitTTL, r.Queue = 2*time.Second, 2*time.Second, 2*time.Second, false
-	granted(t, far, keeps)
+	locktest.Hold(t, far, keeps)
 	s.wire.on("Txn", hold, 1)
 	answered := make(chan error, 1)
 	go func() {
@@ -143,26 +143,12 @@ func TestFault72CloseAfterARelease(t *testing.T) {
 	far := s.wire.store(t, s.cluster.Endpoints())
 	r := locktest.Request("a", 1)
 	r.TTL, r.Fixed = time.Hour, true
-	granted(t, far, r)
+	locktest.Hold(t, far, r)
 	if err := far.Release(t.Context(), locktest.RefTo(r)); err != nil {
 		t.Fatal(err)
 	}
 	far.Close()
 	if n := s.leases() - before; n != 0 {
 		t.Errorf("%d leases are left", n)
-	}
-}
-
-func granted(t *testing.T, on store.Store, r store.Request) {
-	t.Helper()
-	if g, err := on.Acquire(t.Context(), r); err != nil || !g.Held {
-		t.Fatalf("got %+v, %v, want it held", g, err)
-	}
-}
-
-func queued(t *testing.T, on store.Store, r store.Request) {
-	t.Helper()
-	if g, err := on.Acquire(t.Context(), r); err != nil || g.Held {
-		t.Fatalf("got %+v, %v, want it queued", g, err)
 	}
 }

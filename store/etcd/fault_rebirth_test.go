@@ -168,9 +168,7 @@ func TestFault15RebirthAmidAGrant(t *testing.T) {
 			r, reader, writer := locktest.Request("a", 1), locktest.Request("a", 2), locktest.Request("a", 3)
 			r.Mode, reader.Mode = store.Shared, store.Shared
 			if shared {
-				if g, err := other.Acquire(t.Context(), reader); err != nil || !g.Held {
-					t.Fatalf("%+v, %v", g, err)
-				}
+				locktest.Hold(t, other, reader)
 			}
 			grant := mine.Grants(t, r)
 			s.cluster.Members[0].RestartEmpty()

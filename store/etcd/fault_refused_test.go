@@ -64,9 +64,7 @@ func TestFault41NoSpace(t *testing.T) {
 	s.queued("b", 1)
 	unknown := locktest.Request("c", 41)
 	unknown.TTL = 20 * time.Second
-	if g, err := s.direct.Acquire(t.Context(), unknown); err != nil || !g.Held {
-		t.Fatal(g, err)
-	}
+	locktest.Hold(t, s.direct, unknown)
 	fresh := s.near(o)
 	s.fill()
 	for _, client := range []*dlock.Client{c, fresh} { // one with a lease, one without
@@ -234,9 +232,7 @@ func TestFault41NoSpaceAfterAll(t *testing.T) {
 	h := s.wire.store(t, s.cluster.Endpoints())
 	bystander := locktest.Request("b", 1)
 	bystander.TTL = time.Minute
-	if g, err := s.direct.Acquire(t.Context(), bystander); err != nil || !g.Held {
-		t.Fatalf("got %+v, %v", g, err)
-	}
+	locktest.Hold(t, s.direct, bystander)
 	keys := len(s.keys())
 	reader := locktest.Request("b", 3)
 	reader.Mode = store.Shared

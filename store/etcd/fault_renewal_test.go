@@ -143,9 +143,7 @@ func TestFault67RenewalAfterLoss(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, 1)
 			far := s.wire.store(t, s.cluster.Endpoints())
-			if g, err := far.Acquire(t.Context(), req); err != nil || !g.Held {
-				t.Fatalf("got %+v, %v", g, err)
-			}
+			locktest.Hold(t, far, req)
 			lose(t, s, far)
 			renew := func() {
 				t.Helper()

@@ -20,11 +20,11 @@ func replaced(t *testing.T, ttl time.Duration) (s *etcd.Store, lost, holds store
 	s = open(t, c.URL())
 	lost, holds = newRequest("a", 1), newRequest("a", 2)
 	lost.TTL, lost.WaitTTL, holds.TTL, holds.WaitTTL = ttl, ttl, ttl, ttl
-	granted(t, s, lost)
+	locktest.Hold(t, s, lost)
 	if n, err := s.Break(t.Context(), "a"); err != nil || n != 1 {
 		t.Fatal(n, err)
 	}
-	granted(t, s, holds)
+	locktest.Hold(t, s, holds)
 	return s, lost, holds, c.Client(t)
 }
 
@@ -97,7 +97,7 @@ func TestFault97OrphanOfAFirstHold(t *testing.T) {
 	}
 	keeps := newRequest("keeps the lease", 3)
 	keeps.TTL, keeps.WaitTTL = holds.TTL, holds.WaitTTL
-	granted(t, s, keeps)
+	locktest.Hold(t, s, keeps)
 	locktest.Poll(t, "the name is free", locktest.Patience, func() bool {
 		if err := s.Renew(t.Context(), []store.Ref{locktest.RefTo(keeps)})[0]; err != nil {
 			t.Fatal(err)

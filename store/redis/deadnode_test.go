@@ -35,9 +35,7 @@ func TestFirstNodeOfAClusterIsDead(t *testing.T) {
 	}
 
 	dead.Kill()
-	if g, err := to.Acquire(t.Context(), waits); err != nil || g.Held {
-		t.Fatal(g, err)
-	}
+	locktest.Queue(t, to, waits)
 	locktest.Poll(t, "it listens", 5*time.Second, func() bool { return len(channels(master)) == 1 })
 	if err := from.Release(t.Context(), locktest.RefTo(held)); err != nil {
 		t.Fatal(err)

@@ -58,9 +58,7 @@ func readersAndTheirKeys(t *testing.T, listed int) {
 	}
 	comes := func(i int) {
 		t.Helper()
-		if g, err := s.Acquire(t.Context(), reader(i)); err != nil || !g.Held {
-			t.Fatal(g, err)
-		}
+		locktest.Hold(t, s, reader(i))
 		there[i] = true
 		last("comes " + strconv.Itoa(i))
 	}
@@ -126,9 +124,7 @@ func TestDeadReadersDoNotPileUp(t *testing.T) {
 		for i := range n {
 			req := newRequest(first + i)
 			req.Name, req.Mode, req.TTL = "a", store.Shared, lease
-			if g, err := s.Acquire(t.Context(), req); err != nil || !g.Held {
-				t.Fatal(g, err)
-			}
+			locktest.Hold(t, s, req)
 		}
 	}
 	come(0, 1, time.Minute)
