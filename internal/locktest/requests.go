@@ -53,6 +53,14 @@ func Queue(t testing.TB, s store.Store, r store.Request) {
 	}
 }
 
+// Release gives up the hold or place of a request, which has to be there.
+func Release(t testing.TB, s store.Store, r store.Request) {
+	t.Helper()
+	if err := s.Release(context.Background(), RefTo(r)); err != nil {
+		t.Fatalf("Release: got %v, want nil", err)
+	}
+}
+
 // Certain reports whether a caller would take err for a certain refusal.
 func Certain(err error) bool {
 	for _, s := range []error{store.ErrHeld, store.ErrUpgrade, store.ErrLost, store.ErrForeignKey, store.ErrRefused, store.ErrClosed} {

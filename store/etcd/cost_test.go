@@ -95,9 +95,7 @@ func TestRoundTrips(t *testing.T) {
 	n.take()
 
 	acquire(newRequest("a", 2))
-	if err := s.Release(t.Context(), locktest.RefTo(newRequest("a", 2))); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Release(t, s, newRequest("a", 2))
 	want("lock and unlock", map[string]int{"Txn": 2})
 
 	if _, err := s.Acquire(t.Context(), newRequest("first", 3)); !errors.Is(err, store.ErrHeld) {
@@ -170,9 +168,7 @@ func TestNothingIsLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, req := range []store.Request{waiter, holder} {
-			if err := s.Release(t.Context(), locktest.RefTo(req)); err != nil {
-				t.Fatal(err)
-			}
+			locktest.Release(t, s, req)
 		}
 	}
 	if err := s.Close(); err != nil {

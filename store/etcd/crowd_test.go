@@ -48,9 +48,7 @@ func TestCrowdOfOneOwner(t *testing.T) {
 					all = append(all, r)
 				}
 				locktest.Poll(t, "the watch", locktest.Patience, func() bool { return waiters.Sees("a", all[crowd-1].ID) })
-				if err := holder.Release(t.Context(), locktest.RefTo(first)); err != nil {
-					t.Fatal(err)
-				}
+				locktest.Release(t, holder, first)
 				for _, r := range all {
 					locktest.Poll(t, "a grant", locktest.Patience, func() bool { return held(waiters, r) })
 				}
@@ -82,9 +80,7 @@ func TestCrowdOfReaders(t *testing.T) {
 				locktest.Queue(t, waiters, r)
 				all = append(all, r)
 			}
-			if err := s.direct.Release(t.Context(), locktest.RefTo(first)); err != nil {
-				t.Fatal(err)
-			}
+			locktest.Release(t, s.direct, first)
 			var last uint64
 			for _, r := range all {
 				var g store.Grant

@@ -137,9 +137,7 @@ func TestFault41NoSpaceAfterASharedCall(t *testing.T) {
 	kept, gone := newRequest("a", 1), newRequest("b", 2)
 	locktest.Hold(t, h, kept)
 	locktest.Hold(t, h, gone)
-	if err := s.direct.Release(t.Context(), locktest.RefTo(gone)); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Release(t, s.direct, gone)
 	free := h.Occupy(time.Hour)
 	s.wire.on("Txn", overfull, 1)
 	var calls sync.WaitGroup

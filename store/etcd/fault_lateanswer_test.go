@@ -16,8 +16,7 @@ func TestFault02LateAnswerLeavesTheHold(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1)
 	far := s.wire.store(t, s.cluster.Endpoints())
-	told := make(chan store.Event, 1)
-	far.Listen(func(e store.Event) { told <- e })
+	told := locktest.Hear(far)
 	first, r := locktest.Request("a", 1), locktest.Request("a", 2)
 	first.TTL, r.TTL, r.WaitTTL = time.Minute, time.Minute, 3*time.Second
 	locktest.Hold(t, s.direct, first)
@@ -31,9 +30,7 @@ func TestFault02LateAnswerLeavesTheHold(t *testing.T) {
 		close(answered)
 	}()
 	locktest.Poll(t, "the answer is kept", locktest.Patience, s.wire.keeps)
-	if err := s.direct.Release(t.Context(), locktest.RefTo(first)); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Release(t, s.direct, first)
 	heard(t, told)
 	renew := func() {
 		t.Helper()
@@ -49,9 +46,7 @@ func TestFault02LateAnswerLeavesTheHold(t *testing.T) {
 		t.Fatalf("%d holders, want 1", n)
 	}
 	renew()
-	if err := far.Release(t.Context(), locktest.RefTo(r)); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Release(t, far, r)
 }
 
 // An ask is carried out after its place was granted and that hold broken. What it takes
@@ -60,8 +55,7 @@ func TestFault02LateAskIsNoHold(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1)
 	far := s.wire.store(t, s.cluster.Endpoints())
-	told := make(chan store.Event, 1)
-	far.Listen(func(e store.Event) { told <- e })
+	told := locktest.Hear(far)
 	first, r, third := locktest.Request("a", 1), locktest.Request("a", 2), locktest.Request("a", 3)
 	for _, r := range []*store.Request{&first, &r, &third} {
 		r.TTL, r.WaitTTL = time.Minute, time.Minute
@@ -78,9 +72,7 @@ func TestFault02LateAskIsNoHold(t *testing.T) {
 		asked <- err
 	}()
 	locktest.Poll(t, "the ask", locktest.Patience, func() bool { return s.wire.requests("Range") == 1 })
-	if err := s.direct.Release(t.Context(), locktest.RefTo(first)); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Release(t, s.direct, first)
 	heard(t, told)
 	if _, err := s.admin.Delete(t.Context(), etcd.HoldOf(r)); err != nil {
 		t.Fatal(err)
@@ -144,9 +136,7 @@ func TestFault72CloseAfterARelease(t *testing.T) {
 	r := locktest.Request("a", 1)
 	r.TTL, r.Fixed = time.Hour, true
 	locktest.Hold(t, far, r)
-	if err := far.Release(t.Context(), locktest.RefTo(r)); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Release(t, far, r)
 	far.Close()
 	if n := s.leases() - before; n != 0 {
 		t.Errorf("%d leases are left", n)

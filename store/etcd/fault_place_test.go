@@ -141,9 +141,7 @@ func TestGrantOutlivesTheEndOfItsPlace(t *testing.T) {
 	locktest.Queue(t, s, second)
 	mute("Watch")
 	late := s.EndOrdered(second.ID)
-	if err := other.Release(t.Context(), locktest.RefTo(first)); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Release(t, other, first)
 	if _, err := other.Inspect(t.Context(), "a"); err != nil { // makes the hold of the waiter
 		t.Fatal(err)
 	}
@@ -170,9 +168,7 @@ func TestUpgradeBehindAGrantThatIsNotMade(t *testing.T) {
 		r.Queue, r.Mode = true, store.Shared
 		locktest.Queue(t, s, *r)
 	}
-	if err := other.Release(t.Context(), locktest.RefTo(writer)); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Release(t, other, writer)
 	upgrade := newRequest("a", 4)
 	upgrade.Owner = second.Owner
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -219,9 +215,7 @@ func TestHoldIsNotMadeOnAnEndingLease(t *testing.T) {
 			t.Fatalf("%+v, %v", g, err)
 		}
 	}
-	if err := holder.Release(t.Context(), locktest.RefTo(first)); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Release(t, holder, first)
 	s.Age()
 	mute("LeaseKeepAlive")
 	if g, err := s.Acquire(t.Context(), second); err == nil {
@@ -251,17 +245,13 @@ func TestFault96ReleaseOfAHoldThatIsAPlaceAgain(t *testing.T) {
 			locktest.Hold(t, s.direct, first)
 			locktest.Queue(t, waiter, second)
 			s.cluster.Save()
-			if err := s.direct.Release(t.Context(), locktest.RefTo(first)); err != nil {
-				t.Fatal(err)
-			}
+			locktest.Release(t, s.direct, first)
 			heard(t, told)
 			s.cluster.GoBack()
 			if keys, err := s.admin.Get(t.Context(), etcd.PlaceOf(second)); err != nil || len(keys.Kvs) != 1 {
 				t.Fatalf("the fault has not bitten: %v, %v", keys, err)
 			}
-			if err := waiter.Release(t.Context(), locktest.RefTo(second)); err != nil {
-				t.Fatal(err)
-			}
+			locktest.Release(t, waiter, second)
 			if keys, err := s.admin.Get(t.Context(), etcd.PlaceOf(second)); err != nil || len(keys.Kvs) != 0 {
 				t.Errorf("the place is there still: %v, %v", keys, err)
 			}

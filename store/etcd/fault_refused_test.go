@@ -205,9 +205,7 @@ func TestFault41NoSpaceBehindAPlace(t *testing.T) {
 	if err := h.Release(t.Context(), locktest.RefTo(left)); err != nil { // first, or it may be granted and grant the dead one
 		t.Fatal(err)
 	}
-	if err := s.direct.Release(t.Context(), locktest.RefTo(holder)); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Release(t, s.direct, holder)
 
 	s.wire.on("Txn", full, 2) // the first takes a place, the second makes the hold before it
 	r := locktest.Request("a", 4)

@@ -78,9 +78,7 @@ func TestFault07StaleReleaseAfterNewAcquire(t *testing.T) {
 		defer cancel()
 		locktest.MustBe(t, far.Release(ctx, locktest.RefTo(first)), context.DeadlineExceeded)
 
-		if err := s.direct.Release(t.Context(), locktest.RefTo(first)); err != nil {
-			t.Fatal(err)
-		}
+		locktest.Release(t, s.direct, first)
 		g, err := far.Acquire(t.Context(), second)
 		if err != nil {
 			t.Fatal(err)
@@ -90,9 +88,7 @@ func TestFault07StaleReleaseAfterNewAcquire(t *testing.T) {
 			t.Fatalf("the late release has left %+v", state.Holders)
 		}
 		locktest.MustBe(t, far.Release(t.Context(), locktest.RefTo(first)), store.ErrLost)
-		if err := far.Release(t.Context(), locktest.RefTo(second)); err != nil {
-			t.Fatal(err)
-		}
+		locktest.Release(t, far, second)
 		s.empty(0)
 	})
 	t.Run("client", func(t *testing.T) {

@@ -88,9 +88,7 @@ func TestFault97OrphanOfAFirstHold(t *testing.T) {
 	if err != nil || len(answer.Kvs) != 1 {
 		t.Fatal(answer, err)
 	}
-	if err := s.Release(t.Context(), locktest.RefTo(holds)); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Release(t, s, holds)
 	lease := clientv3.WithLease(clientv3.LeaseID(answer.Kvs[0].Lease))
 	if _, err := client.Put(t.Context(), key, string(answer.Kvs[0].Value), lease); err != nil {
 		t.Fatal(err)

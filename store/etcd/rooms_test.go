@@ -1,7 +1,6 @@
 package etcd_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -17,8 +16,7 @@ func TestFault02LateAnswerIsNoWaiter(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1)
 	far := s.wire.store(t, s.cluster.Endpoints())
-	told := make(chan store.Event, 1)
-	far.Listen(func(e store.Event) { told <- e })
+	told := locktest.Hear(far)
 	first, r := locktest.Request("a", 1), locktest.Request("a", 2)
 	first.TTL, r.TTL, r.WaitTTL = time.Minute, 10*time.Second, 10*time.Second
 	locktest.Hold(t, s.direct, first)
@@ -32,9 +30,7 @@ func TestFault02LateAnswerIsNoWaiter(t *testing.T) {
 		close(answered)
 	}()
 	locktest.Poll(t, "the answer is kept", locktest.Patience, s.wire.keeps)
-	if err := s.direct.Release(t.Context(), locktest.RefTo(first)); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Release(t, s.direct, first)
 	heard(t, told)
 	buried := locktest.RefTo(r)
 	buried.Bury = true
@@ -89,9 +85,7 @@ func TestFault72CloseAmidARelease(t *testing.T) {
 	locktest.Poll(t, "the watch", locktest.Patience, func() bool { return far.Sees("a", r.ID) })
 	time.Sleep(1100 * time.Millisecond) // so that the lease of places has to be renewed
 	s.wire.on("LeaseKeepAlive", mute)
-	if err := far.Release(context.Background(), locktest.RefTo(first)); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Release(t, far, first)
 	locktest.Poll(t, "a renewal without an answer", locktest.Patience, func() bool { return s.wire.requests("LeaseKeepAlive") > 0 })
 	closed := make(chan struct{})
 	go func() {

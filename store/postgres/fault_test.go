@@ -225,9 +225,7 @@ func TestFault112_Pooler(t *testing.T) {
 		holder, waiter := request(name, 2*i, false), request(name, 2*i+1, true)
 		g := hold(t, pooled, holder)
 		queue(t, peer, waiter)
-		if err := pooled.Release(t.Context(), refOf(holder)); err != nil {
-			t.Fatal(err)
-		}
+		release(t, pooled, holder)
 		wantEvent(t, events, "the waiter is granted", func(e store.Event) bool { return e.ID == waiter.ID && e.Token > g.Token })
 	}
 	listen := connect(t, s.url).Config()
@@ -261,8 +259,6 @@ func TestListenerReconnects(t *testing.T) {
 	queue(t, peer, waiter)
 	s.Exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'dlock listener'")
 	wantEvent(t, events, "after the break", func(e store.Event) bool { return e == store.Event{} })
-	if err := locks.Release(t.Context(), refOf(holder)); err != nil {
-		t.Fatal(err)
-	}
+	release(t, locks, holder)
 	wantEvent(t, events, "the waiter is granted", func(e store.Event) bool { return e.ID == waiter.ID })
 }

@@ -27,6 +27,7 @@ var (
 	refOf   = locktest.RefTo
 	hold    = locktest.Hold
 	queue   = locktest.Queue
+	release = locktest.Release
 	hear    = locktest.Hear
 	certain = locktest.Certain
 

@@ -52,9 +52,7 @@ func TestCallsOfALoneHold(t *testing.T) {
 		if errs := s.Renew(t.Context(), []store.Ref{locktest.RefTo(req)}); errs[0] != nil {
 			t.Fatal(errs[0])
 		}
-		if err := s.Release(t.Context(), locktest.RefTo(req)); err != nil {
-			t.Fatal(err)
-		}
+		locktest.Release(t, s, req)
 	}
 	use() // loads the scripts and makes the token counter
 	server.MustDo("CONFIG", "RESETSTAT")
@@ -179,9 +177,7 @@ func TestCallsOfAHandOver(t *testing.T) {
 		}
 		for i, req := range all {
 			server.MustDo("CONFIG", "RESETSTAT")
-			if err := s.Release(t.Context(), locktest.RefTo(req)); err != nil {
-				t.Fatal(err)
-			}
+			locktest.Release(t, s, req)
 			got, first := commands(server), i == 0
 			if first && got["eval"] == 0 && fmt.Sprint(got) != fmt.Sprint(want[waiters]) {
 				t.Errorf("commands of a release with %d who wait:\ngot  %v\nwant %v", waiters, got, want[waiters])
@@ -201,9 +197,7 @@ func TestScriptCost(t *testing.T) {
 	if _, err := s.Acquire(t.Context(), warm); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Release(t.Context(), locktest.RefTo(warm)); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Release(t, s, warm)
 
 	const depth, rounds, number = 32, 15, 3200
 	run := func(command func(n int) rueidis.Completed) time.Duration {

@@ -37,9 +37,7 @@ func TestFirstNodeOfAClusterIsDead(t *testing.T) {
 	dead.Kill()
 	locktest.Queue(t, to, waits)
 	locktest.Poll(t, "it listens", 5*time.Second, func() bool { return len(channels(master)) == 1 })
-	if err := from.Release(t.Context(), locktest.RefTo(held)); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Release(t, from, held)
 	for late := time.After(locktest.Soon); ; {
 		select {
 		case e := <-events:

@@ -121,9 +121,7 @@ func TestFault88ManyHoldersOfOneLock(t *testing.T) {
 	if n := len(s.state("a").Queue); n != readers {
 		t.Fatalf("%d wait, want %d", n, readers)
 	}
-	if err := s.direct.Release(t.Context(), locktest.RefTo(writer)); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Release(t, s.direct, writer)
 	if n := len(s.state("a").Holders); n != readers {
 		t.Fatalf("%d hold, want %d", n, readers)
 	}
@@ -179,9 +177,7 @@ func TestFault92SimilarOwners(t *testing.T) {
 				if err != nil || g2.Token != g.Token || g2.Holds != 2 {
 					t.Fatalf("%s enters again: %+v, %v", owner, g2, err)
 				}
-				if err := s.direct.Release(t.Context(), locktest.RefTo(again)); err != nil {
-					t.Fatal(err)
-				}
+				locktest.Release(t, s.direct, again)
 				continue
 			}
 			if err == nil {
@@ -193,9 +189,7 @@ func TestFault92SimilarOwners(t *testing.T) {
 		if n := len(s.state("a").Holders); n != 1 {
 			t.Fatalf("%d holders, want one", n)
 		}
-		if err := s.direct.Release(t.Context(), locktest.RefTo(req)); err != nil {
-			t.Fatal(err)
-		}
+		locktest.Release(t, s.direct, req)
 	}
 	s.empty(0)
 }

@@ -83,9 +83,7 @@ func TestFault07StaleReleaseAfterNewAcquire(t *testing.T) {
 		defer cancel()
 		locktest.MustBe(t, h.Release(ctx, locktest.RefTo(first)), context.DeadlineExceeded)
 
-		if err := s.direct.Release(t.Context(), locktest.RefTo(first)); err != nil {
-			t.Fatal(err)
-		}
+		locktest.Release(t, s.direct, first)
 		g, err := s.direct.Acquire(t.Context(), second)
 		if err != nil {
 			t.Fatal(err)
@@ -95,9 +93,7 @@ func TestFault07StaleReleaseAfterNewAcquire(t *testing.T) {
 			t.Fatalf("the late release has left %+v", state.Holders)
 		}
 		locktest.MustBe(t, s.direct.Release(t.Context(), locktest.RefTo(first)), store.ErrLost)
-		if err := s.direct.Release(t.Context(), locktest.RefTo(second)); err != nil {
-			t.Fatal(err)
-		}
+		locktest.Release(t, s.direct, second)
 		s.empty(0)
 	})
 	t.Run("client", func(t *testing.T) {

@@ -223,9 +223,7 @@ func TestFault05AcquireOvertakenByCleanUp(t *testing.T) {
 		_, err = s.direct.Acquire(t.Context(), req)
 		locktest.MustBe(t, err, store.ErrLost)
 		locktest.Hold(t, s.direct, locktest.Request("a", 6))
-		if err := s.direct.Release(t.Context(), locktest.RefTo(locktest.Request("a", 6))); err != nil {
-			t.Fatal(err)
-		}
+		locktest.Release(t, s.direct, locktest.Request("a", 6))
 		s.over("a", dlock.Options{TTL: req.TTL})
 	})
 	t.Run("client", func(t *testing.T) {

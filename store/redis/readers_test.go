@@ -64,9 +64,7 @@ func readersAndTheirKeys(t *testing.T, listed int) {
 	}
 	goes := func(i int) {
 		t.Helper()
-		if err := s.Release(t.Context(), locktest.RefTo(reader(i))); err != nil {
-			t.Fatal(err)
-		}
+		locktest.Release(t, s, reader(i))
 		delete(there, i)
 		if len(there) > 0 {
 			last("goes " + strconv.Itoa(i))

@@ -112,9 +112,7 @@ func listening(t testing.TB, url string) *redis.Store {
 		}
 	}
 	for _, r := range []store.Request{waits, held} {
-		if err := s.Release(t.Context(), locktest.RefTo(r)); err != nil {
-			t.Fatal(err)
-		}
+		locktest.Release(t, s, r)
 	}
 	if err := redis.ListenEverywhere(t.Context(), s, time.Minute); err != nil {
 		t.Fatal(err)

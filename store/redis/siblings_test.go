@@ -44,9 +44,7 @@ func TestCallsOfManySiblings(t *testing.T) {
 			}
 
 			server.MustDo("CONFIG", "RESETSTAT")
-			if err := s.Release(t.Context(), locktest.RefTo(held)); err != nil {
-				t.Fatal(err)
-			}
+			locktest.Release(t, s, held)
 			calls := 0
 			for _, n := range commands(server) {
 				calls += n

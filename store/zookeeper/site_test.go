@@ -1,7 +1,6 @@
 package zookeeper_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -21,6 +20,7 @@ var (
 	refOf   = locktest.RefTo
 	hold    = locktest.Hold
 	queue   = locktest.Queue
+	release = locktest.Release
 	hear    = locktest.Hear
 
 	wantEvent = locktest.WantEvent
@@ -67,13 +67,6 @@ func open(t testing.TB, url string) *zookeeper.Store {
 	s := opened(t, url)
 	t.Cleanup(func() { s.Close() })
 	return s
-}
-
-func release(t testing.TB, s store.Store, req store.Request) {
-	t.Helper()
-	if err := s.Release(context.Background(), refOf(req)); err != nil {
-		t.Fatalf("Release: got %v, want nil", err)
-	}
 }
 
 // wantGranted waits until a waiter is granted, as the core does: it asks again
