@@ -1,11 +1,9 @@
 package faulttest
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock"
@@ -18,7 +16,7 @@ import (
 // that.
 func (s *Site) releaseLost() {
 	t := s.T
-	var log lockedBuffer
+	var log locktest.Buffer
 	o := dlock.Options{TTL: time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	proxy := proxytest.Start(t, s.Addr)
 	c := locktest.NewClient(t, s.Open(s.URL(proxy.Addr)), o)
@@ -53,24 +51,6 @@ func (s *Site) releaseLost() {
 		t.Errorf("Close took %v", took)
 	}
 	proxy.Blackhole(false)
-}
-
-// lockedBuffer is a buffer for several goroutines.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
 
 // releaseAfterTheContextHasEnded: the context of the caller is over when the lock is released, as
