@@ -19,8 +19,6 @@ func TestMain(m *testing.M) {
 	locktest.Main(m, func(url string) (store.Store, error) { return postgres.Open(context.Background(), url) }, "8")
 }
 
-const lease = locktest.Lease
-
 // What tests of stores share, by short names.
 var (
 	request = locktest.LongRequest

@@ -12,8 +12,6 @@ import (
 	"github.com/dlock-go/dlock/store/zookeeper"
 )
 
-const lease = locktest.Lease
-
 // What tests of stores share, by short names.
 var (
 	request = locktest.LongRequest
