@@ -14,6 +14,7 @@ import (
 	"github.com/dlock-go/dlock/integration/stores"
 	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/postgrestest"
+	"github.com/dlock-go/dlock/internal/proxytest"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/internal/zookeepertest"
 	"github.com/dlock-go/dlock/store/postgres"
@@ -62,10 +63,10 @@ func startRedis(t *testing.T) *server {
 func startEtcd(t *testing.T) *server {
 	cluster := etcdtest.Start(t, 1)
 	m := cluster.Members[0]
-	p := etcdtest.StartProxy(t, m.Endpoint)
+	p := proxytest.Start(t, m.Endpoint)
 	admin := cluster.Client(t)
 	return &server{
-		url: cluster.URL(), wire: p.URL(),
+		url: cluster.URL(), wire: "etcd://" + p.Addr,
 		downs: []down{
 			{"stands still", m.Pause, m.Resume},
 			{"unreachable", func() { p.Blackhole(true) }, func() { p.Blackhole(false) }},
@@ -101,7 +102,7 @@ func startPostgres(t *testing.T) *server {
 	plain := stores.NewDatabase(t, s)
 	// A pool that grows when it is busy would be taken for a leak.
 	url := plain + "&pool_min_conns=2&pool_max_conns=2"
-	p := etcdtest.StartProxy(t, s.Addr) // it knows bytes only
+	p := proxytest.Start(t, s.Addr)
 	direct, err := postgres.Open(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +145,7 @@ func startPostgres(t *testing.T) *server {
 func startZookeeper(t *testing.T) *server {
 	e := zookeepertest.Start(t, 1)
 	m := e.Members[0]
-	p := etcdtest.StartProxy(t, m.Addr) // it knows bytes only
+	p := proxytest.Start(t, m.Addr)
 	const session = "?session_timeout=1s"
 	direct, err := zookeeper.Open(e.URL())
 	if err != nil {

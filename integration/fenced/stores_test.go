@@ -8,6 +8,7 @@ import (
 	"github.com/dlock-go/dlock/integration/stores"
 	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/postgrestest"
+	"github.com/dlock-go/dlock/internal/proxytest"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/internal/zookeepertest"
 )
@@ -59,20 +60,20 @@ func onRedis(t *testing.T, data *redistest.Server) *keeper {
 
 func onEtcd(t *testing.T, _ *redistest.Server) *keeper {
 	server := etcdtest.Start(t, 1)
-	p := etcdtest.StartProxy(t, server.Members[0].Endpoint)
-	return &keeper{direct: server.URL(), wire: p.URL(), cut: p.Cut, least: time.Second}
+	p := proxytest.Start(t, server.Members[0].Endpoint)
+	return &keeper{direct: server.URL(), wire: "etcd://" + p.Addr, cut: p.Cut, least: time.Second}
 }
 
 func onPostgres(t *testing.T, _ *redistest.Server) *keeper {
 	server := postgrestest.Start(t)
 	url := stores.NewDatabase(t, server)
-	p := etcdtest.StartProxy(t, server.Addr) // it knows bytes only
+	p := proxytest.Start(t, server.Addr)
 	return &keeper{direct: url, wire: strings.Replace(url, server.Addr, p.Addr, 1), cut: p.Cut}
 }
 
 func onZookeeper(t *testing.T, _ *redistest.Server) *keeper {
 	server := zookeepertest.Start(t, 1)
-	p := etcdtest.StartProxy(t, server.Members[0].Addr) // it knows bytes only
+	p := proxytest.Start(t, server.Members[0].Addr)
 	return &keeper{direct: server.URL(), wire: "zk://" + p.Addr, cut: p.Cut}
 }
 

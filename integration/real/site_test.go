@@ -18,6 +18,7 @@ import (
 	"github.com/dlock-go/dlock/integration/stores"
 	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/postgrestest"
+	"github.com/dlock-go/dlock/internal/proxytest"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/internal/zookeepertest"
 	"github.com/dlock-go/dlock/store"
@@ -172,13 +173,13 @@ func (s *site) url(worker int) string {
 	case zookeeperOne, zookeeperThree:
 		return s.zookeeperURL(worker)
 	case postgresOne:
-		p := etcdtest.StartProxy(s.t, s.postgres.Addr) // it knows bytes only
+		p := proxytest.Start(s.t, s.postgres.Addr)
 		s.wires[worker] = append(s.wires[worker], p)
 		return strings.Replace(s.database, s.postgres.Addr, p.Addr, 1)
 	}
 	var addrs []string
 	for _, m := range s.etcd.Members {
-		p := etcdtest.StartProxy(s.t, m.Endpoint)
+		p := proxytest.Start(s.t, m.Endpoint)
 		s.wires[worker] = append(s.wires[worker], p)
 		addrs = append(addrs, p.Addr)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/proxytest"
 	"github.com/dlock-go/dlock/internal/zookeepertest"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/zookeeper"
@@ -54,7 +54,7 @@ func (silent) Printf(string, ...any) {}
 func (s *site) zookeeperURL(worker int) string {
 	var addrs []string
 	for _, m := range s.zookeeper.Members {
-		p := etcdtest.StartProxy(s.t, m.Addr) // it knows bytes only
+		p := proxytest.Start(s.t, m.Addr)
 		s.wires[worker] = append(s.wires[worker], p)
 		addrs = append(addrs, p.Addr)
 	}

@@ -4,7 +4,6 @@
 package secrets
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,7 +14,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -27,7 +25,9 @@ import (
 	"github.com/dlock-go/dlock/integration/stores"
 	"github.com/dlock-go/dlock/internal/cli"
 	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/internal/postgrestest"
+	"github.com/dlock-go/dlock/internal/proxytest"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/internal/zookeepertest"
 	"github.com/dlock-go/dlock/otel"
@@ -71,28 +71,13 @@ func startZookeeper(t *testing.T) (string, func(string) string) {
 }
 
 // told is all that was told. It is safe for concurrent use.
-type told struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (w *told) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.text.Write(p)
-}
+type told struct{ locktest.Buffer }
 
 func (w *told) add(what string, err error) {
 	fmt.Fprintf(w, "%s: %v\n", what, err)
 	for ; err != nil; err = errors.Unwrap(err) {
 		fmt.Fprintf(w, "%+v %#v\n", err, err.Error())
 	}
-}
-
-func (w *told) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.text.String()
 }
 
 func TestSecretsAreNotTold(t *testing.T) {
@@ -111,7 +96,7 @@ func TestSecretsAreNotTold(t *testing.T) {
 
 func tellAll(t *testing.T, w *told, k keeper) {
 	addr, url := k.start(t)
-	proxy := etcdtest.StartProxy(t, addr) // it knows bytes only
+	proxy := proxytest.Start(t, addr)
 	on, err := stores.Open(url(proxy.Addr))
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/internal/postgrestest"
+	"github.com/dlock-go/dlock/internal/proxytest"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/internal/zookeepertest"
 )
@@ -46,7 +47,7 @@ func TestEtcdWatchersCut(t *testing.T) {
 		return err
 	}
 	r := newRelay(newPulse(t, beat), prove(1000, 20_000))
-	r.cutWires(t, server.Members[0].Endpoint, (*etcdtest.Proxy).URL, prove(10, 200))
+	r.cutWires(t, server.Members[0].Endpoint, "etcd://", prove(10, 200))
 }
 
 // The same for PostgreSQL, where the connection that listens is one of several.
@@ -78,21 +79,20 @@ func TestPostgresListenersKilled(t *testing.T) {
 // else.
 func TestZookeeperWatchersCut(t *testing.T) {
 	server := zookeepertest.Start(t, 1)
-	url := func(p *etcdtest.Proxy) string { return "zk://" + p.Addr }
 	r := newRelay(newPulse(t, lookAt(t, server.URL())), prove(400, 10_000))
 	r.lost = lostOnZookeeper
-	r.cutWires(t, server.Members[0].Addr, url, prove(5, 100))
+	r.cutWires(t, server.Members[0].Addr, "zk://", prove(5, 100))
 }
 
 // cutWires hands locks over between clients, each on a wire of its own, and cuts one wire
 // after the other.
-func (r *relay) cutWires(t *testing.T, addr string, url func(*etcdtest.Proxy) string, kills int) {
+func (r *relay) cutWires(t *testing.T, addr, scheme string, kills int) {
 	var clients []*dlock.Client
-	var proxies []*etcdtest.Proxy
+	var proxies []*proxytest.Proxy
 	for range runners {
-		p := etcdtest.StartProxy(t, addr) // it knows bytes only
+		p := proxytest.Start(t, addr)
 		proxies = append(proxies, p)
-		clients = append(clients, locktest.NewClient(t, stores.OpenFor(t, url(p)), asleep))
+		clients = append(clients, locktest.NewClient(t, stores.OpenFor(t, scheme+p.Addr), asleep))
 	}
 	n := 0
 	r.run(t, clients, kills, func() int {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/store"
 )
 
@@ -15,7 +16,7 @@ func TestCheckGoesOnAfterAServerThatCannotBeOpened(t *testing.T) {
 	s := newShell(t)
 	s.locks.Close()
 	check := func(args ...string) (int, string) {
-		var out sharedBuffer
+		var out locktest.Buffer
 		p := s.program()
 		open := p.Open
 		p.Open = func(ctx context.Context, url string) (store.Store, error) {

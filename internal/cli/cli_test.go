@@ -9,13 +9,13 @@ import (
 	"net/http/httptest"
 	"os/exec"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/memory"
 )
@@ -57,27 +57,9 @@ func (s *shell) program() *Program {
 	}
 }
 
-// sharedBuffer is a buffer for several goroutines.
-type sharedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *sharedBuffer) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(b)
-}
-
-func (s *sharedBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
 func (s *shell) dlock(args ...string) (status int, stdout, stderr string) {
 	s.t.Helper()
-	var out, errs sharedBuffer
+	var out, errs locktest.Buffer
 	p := s.program()
 	p.Stdout, p.Stderr = &out, &errs
 	status = p.Run(args)

@@ -1,6 +1,5 @@
-// Package etcdtest starts real etcd servers for tests, one alone or a cluster,
-// and a proxy that loses what goes through it. The server is the one that
-// .ci/etcd builds, or the program that DLOCK_ETCD names.
+// Package etcdtest starts real etcd servers for tests, one alone or a cluster.
+// The server is the one that .ci/etcd builds, or the program that DLOCK_ETCD names.
 //
 // Whatever it starts ends with the test that started it. What fails fails the
 // test with one sentence, so its functions and methods are for the goroutine of

@@ -2,15 +2,15 @@ package etcdtest
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/dlock-go/dlock/internal/locktest"
 )
 
 const long, short = 20 * time.Second, 200 * time.Millisecond
@@ -114,30 +114,18 @@ func TestCompactLeavesNoOlderRevision(t *testing.T) {
 	require.True(t, has(t, c.Client(t, c.Members[0]), "a"))
 }
 
-// failing is a TB that records why it failed.
-type failing struct {
-	testing.TB
-	why string
-}
-
-func (f *failing) Fatalf(format string, args ...any) {
-	f.why = strings.TrimSpace(fmt.Sprintf(format, args...))
-	panic(f)
-}
-func (f *failing) Helper() {}
-
 func TestBadFlagIsReportedWithTheLog(t *testing.T) {
-	f := &failing{TB: t}
+	f := &locktest.Failing{TB: t}
 	require.Panics(t, func() { Start(f, 1, "--heartbeat-interval=often") })
-	require.Contains(t, f.why, "the etcd server ended as it started")
-	require.Contains(t, f.why, "often")
+	require.Contains(t, f.Why, "the etcd server ended as it started")
+	require.Contains(t, f.Why, "often")
 }
 
 func TestMissingServerIsNamed(t *testing.T) {
-	f := &failing{TB: t}
+	f := &locktest.Failing{TB: t}
 	t.Setenv("DLOCK_ETCD", "/no/such/program")
 	require.Panics(t, func() { Start(f, 1) })
-	require.Contains(t, f.why, "DLOCK_ETCD")
+	require.Contains(t, f.Why, "DLOCK_ETCD")
 
 	t.Setenv("DLOCK_ETCD", "")
 	root := t.TempDir()
@@ -146,9 +134,9 @@ func TestMissingServerIsNamed(t *testing.T) {
 	require.NoError(t, os.WriteFile(root+"/tools/etcd/go.mod", []byte("require (\n\tgo.etcd.io/etcd/server/v3 v3.0.1 // indirect\n)\n"), 0o600))
 	t.Chdir(root + "/tools")
 	require.Panics(t, func() { Start(f, 1) })
-	require.Contains(t, f.why, "the etcd server v3.0.1 is not built: run `.ci/etcd`")
-	require.Contains(t, f.why, "`make test`")
+	require.Contains(t, f.Why, "the etcd server v3.0.1 is not built: run `.ci/etcd`")
+	require.Contains(t, f.Why, "`make test`")
 	t.Chdir("/")
 	require.Panics(t, func() { Start(f, 1) })
-	require.Contains(t, f.why, "not in the repository of dlock")
+	require.Contains(t, f.Why, "not in the repository of dlock")
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strconv"
@@ -254,4 +255,26 @@ func (c *Child) Says(word string) string {
 		c.t.Fatalf("the child says nothing, want %q", word)
 	}
 	return ""
+}
+
+// ChurnAmongDeaths has the clients churn until they have made so many calls. As many processes as
+// deaths churn beside them, one after the other, and are killed at a random moment.
+func ChurnAmongDeaths(t testing.TB, clients []*dlock.Client, calls int, url string, ttl time.Duration, deaths int) {
+	t.Helper()
+	const goroutines = 24
+	var churning sync.WaitGroup
+	for i := range goroutines {
+		churning.Go(func() {
+			for range calls/goroutines + 1 {
+				Churn(clients[i%len(clients)])
+			}
+		})
+	}
+	for range deaths {
+		c := StartChild(t, "churn", url, "", ttl)
+		c.Says("begun")
+		<-time.After(rand.N(100 * time.Millisecond)) // the moment of its death
+		c.Kill()
+	}
+	churning.Wait()
 }

@@ -5,9 +5,11 @@ package locktest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,20 +40,6 @@ func NewClient(t testing.TB, on store.Store, o dlock.Options) *dlock.Client {
 		}
 	})
 	return c
-}
-
-// Request returns a request for name with the n-th id and the n-th owner.
-func Request(name string, n int) store.Request {
-	number := strconv.Itoa(n)
-	return store.Request{
-		Name: name, Owner: "owner-" + number, ID: strings.Repeat("0", 32-len(number)) + number,
-		TTL: 2 * time.Second, WaitTTL: 2 * time.Second, Queue: true, Tokens: 1,
-	}
-}
-
-// RefTo returns the Ref that releases or renews the hold or place of r.
-func RefTo(r store.Request) store.Ref {
-	return store.Ref{Name: r.Name, Owner: r.Owner, ID: r.ID, Mode: r.Mode, TTL: max(r.TTL, r.WaitTTL)}
 }
 
 // Lock takes a lock that is free.
@@ -170,6 +158,54 @@ func Queued(t testing.TB, s store.Store, name string, n int) {
 	})
 }
 
+// HandOver has a free lock go from one client to another, which listens from then on: when it waits
+// again it may ask but once, and then waits to be told. listens waits until it listens.
+func HandOver(t testing.TB, s store.Store, from, to *dlock.Client, name string, listens func()) {
+	t.Helper()
+	h := Lock(t, from, name)
+	waits := Begin(t, to, name)
+	Queued(t, s, name, 1)
+	listens()
+	Unlock(t, h)
+	h, _ = waits.Granted(Patience)
+	Unlock(t, h)
+}
+
+// OnlyHold asserts that the hold is good and the only one that a store shows.
+func OnlyHold(t testing.TB, h *dlock.Hold, state store.State) {
+	t.Helper()
+	if err := h.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if len(state.Holders) != 1 || state.Holders[0].Token != h.Token() {
+		t.Fatalf("the store has the holders %+v, want one with token %d", state.Holders, h.Token())
+	}
+}
+
+// Unused asserts that a store shows no holder and no waiter.
+func Unused(t testing.TB, state store.State) {
+	t.Helper()
+	if len(state.Holders)+len(state.Queue) > 0 {
+		t.Fatalf("left at the store: %+v", state)
+	}
+}
+
+// InParallel calls f for 0 to n-1, all at once, and fails the test if one fails.
+func InParallel(t testing.TB, n int, f func(i int) error) {
+	t.Helper()
+	errs := make([]error, n)
+	var calls sync.WaitGroup
+	for i := range n {
+		calls.Go(func() { errs[i] = f(i) })
+	}
+	calls.Wait()
+	for _, err := range errs {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // MustBe asserts that err matches want.
 func MustBe(t testing.TB, err, want error) {
 	t.Helper()
@@ -213,3 +249,18 @@ func Churn(c *dlock.Client) {
 		h.Unlock()
 	}
 }
+
+// Failing is a TB that records why it failed, and panics then.
+type Failing struct {
+	testing.TB
+	Why string
+}
+
+// Fatalf implements testing.TB.
+func (f *Failing) Fatalf(format string, args ...any) {
+	f.Why = strings.TrimSpace(fmt.Sprintf(format, args...))
+	panic(f)
+}
+
+// Helper implements testing.TB.
+func (f *Failing) Helper() {}

@@ -6,20 +6,17 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/dlock-go/dlock/internal/proxytest"
 )
 
 // link is one connection of a client through a proxy.
 type link struct {
-	p      *Proxy
-	client net.Conn
-	lost   bool // something was lost in a blackhole; guarded by p.mu
-
-	gone chan struct{} // closed by cut
-	out  chan parcel   // to the client
+	*proxytest.Link
+	p   *Proxy
+	out chan parcel // to the client
 
 	mu     sync.Mutex
-	server net.Conn // nil: not connected yet
-	cutOff bool
 	owed   []owed
 	resp3  bool // the client has said HELLO 3
 	inline bool // replies cannot be told from messages: all pass
@@ -50,80 +47,45 @@ const (
 	hangUp // close the connection instead
 )
 
-// serve connects to the server and copies until the link is cut or both ends
-// have closed.
-func (l *link) serve() {
-	defer l.cut()
-	server, err := net.Dial("tcp", l.p.behind())
-	if err != nil {
-		return
-	}
-	l.mu.Lock()
-	l.server = server
-	cutOff := l.cutOff
-	l.mu.Unlock()
-	if cutOff {
-		server.Close()
-		return
-	}
+// serve copies until both ends have closed.
+func (p *Proxy) serve(on *proxytest.Link) {
+	l := &link{Link: on, p: p, out: make(chan parcel, 8192)}
 	var copying sync.WaitGroup
 	copying.Go(l.requests)
 	copying.Go(l.replies)
 	copying.Go(l.hand)
 	copying.Wait()
-	// Until the blackhole ends the ends of the connection must not notice.
-	if l.p.loses(l) {
-		<-l.gone
-	}
-}
-
-// cut closes both connections.
-func (l *link) cut() {
-	l.p.mu.Lock()
-	delete(l.p.links, l)
-	l.p.mu.Unlock()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.cutOff {
-		return
-	}
-	l.cutOff = true
-	close(l.gone)
-	l.client.Close()
-	if l.server != nil {
-		l.server.Close()
-	}
 }
 
 // requests copies from the client to the server.
 func (l *link) requests() {
-	r := bufio.NewReader(l.client)
+	r := bufio.NewReader(l.Client)
 	for {
 		raw, args, err := readRequest(r)
 		if err != nil {
 			// The server shall still do what it was sent before, so no cut, which
 			// could make the kernel drop it.
-			if !l.p.loses(l) {
-				l.server.(*net.TCPConn).CloseWrite()
+			if !l.Loses() {
+				l.Server.(*net.TCPConn).CloseWrite()
 			}
 			return
 		}
-		if l.p.loses(l) {
+		if l.Loses() {
 			continue
 		}
 		action, held := l.p.decide(args)
 		switch action {
 		case CutBefore:
-			l.cut()
+			l.Cut()
 			return
 		case Hold:
 			select {
 			case <-held:
-			case <-l.gone:
+			case <-l.Gone:
 				return
 			}
 		}
-		if l.p.loses(l) {
+		if l.Loses() {
 			continue
 		}
 		fate := deliver
@@ -137,7 +99,7 @@ func (l *link) requests() {
 			raw = append(raw, raw...)
 		}
 		l.owe(args, fate)
-		if _, err := l.server.Write(raw); err != nil {
+		if _, err := l.Server.Write(raw); err != nil {
 			return // the reader of replies sees it too
 		}
 	}
@@ -160,7 +122,7 @@ func (l *link) owe(args []string, f fate) {
 // replies takes what the server sends.
 func (l *link) replies() {
 	defer close(l.out)
-	r := bufio.NewReader(l.server)
+	r := bufio.NewReader(l.Server)
 	silent := false
 	for {
 		v, err := readValue(r)
@@ -214,7 +176,7 @@ func (l *link) send(x parcel) {
 	l.p.mu.Unlock()
 	select {
 	case l.out <- x:
-	case <-l.gone:
+	case <-l.Gone:
 	}
 }
 
@@ -224,17 +186,17 @@ func (l *link) hand() {
 		if wait := time.Until(x.due); wait > 0 {
 			select {
 			case <-time.After(wait):
-			case <-l.gone:
+			case <-l.Gone:
 				return
 			}
 		}
 		switch {
-		case l.p.loses(l):
+		case l.Loses():
 		case x.last:
-			l.cut()
+			l.Cut()
 			return
 		default:
-			l.client.Write(x.raw) // a client that has gone misses it
+			l.Client.Write(x.raw) // a client that has gone misses it
 		}
 	}
 }

@@ -1,33 +1,30 @@
 package redistest
 
 import (
-	"net"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/dlock-go/dlock/internal/proxytest"
 )
 
 // Proxy stands between clients and one server. It understands RESP, so that it
 // can lose, repeat and hold back single script calls, the EVALSHA and EVAL
 // commands of clients, and HDEL, which releases a lone hold and counts as a script
 // call. All methods may be called concurrently.
+//
+// Blackhole loses delayed replies and held requests too. Script calls lost on the
+// wire are not counted.
 type Proxy struct {
-	Addr string // "127.0.0.1:port"
-
-	listener net.Listener
-	running  sync.WaitGroup
+	*proxytest.Proxy
 
 	planning sync.Mutex // has the plan asked about one call at a time, in order
 
 	mu     sync.Mutex
-	target string
-	closed bool
-	links  map[*link]bool
 	calls  int
 	plan   func(call int, args []string) Action
 	unhold chan struct{} // closed by Unhold, which makes another
-	dark   bool
 	delay  time.Duration
 }
 
@@ -59,50 +56,9 @@ const (
 // connections at once. It ends with the test.
 func StartProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("redistest: the proxy cannot listen: %v", err)
-	}
-	p := &Proxy{
-		Addr:     l.Addr().String(),
-		target:   target,
-		listener: l,
-		links:    map[*link]bool{},
-		unhold:   make(chan struct{}),
-	}
-	p.running.Go(p.accept)
-	t.Cleanup(p.close)
+	p := &Proxy{unhold: make(chan struct{})}
+	p.Proxy = proxytest.StartWith(t, target, p.serve)
 	return p
-}
-
-func (p *Proxy) close() {
-	p.mu.Lock()
-	p.closed = true
-	p.mu.Unlock()
-	p.listener.Close()
-	p.Cut()
-	p.running.Wait()
-}
-
-func (p *Proxy) accept() {
-	for {
-		client, err := p.listener.Accept()
-		if err != nil {
-			return
-		}
-		l := &link{p: p, client: client, gone: make(chan struct{}), out: make(chan parcel, 8192)}
-		p.mu.Lock()
-		closed := p.closed
-		p.links[l] = true
-		l.lost = p.dark
-		p.mu.Unlock()
-		switch {
-		case closed:
-			l.cut()
-		case !l.lost: // a lost one stays open, and nobody listens
-			p.running.Go(l.serve)
-		}
-	}
 }
 
 // URL is "redis://127.0.0.1:port".
@@ -156,69 +112,10 @@ func (p *Proxy) Unhold() {
 	p.unhold = make(chan struct{})
 }
 
-// Blackhole breaks the wire: while it is on, all that is sent in either
-// direction is lost, also replies that are delayed and requests that are held,
-// no end of a connection learns that the other has closed it, and new
-// connections are accepted but lead nowhere. Script calls lost on the wire are
-// not counted. When it goes off, it closes the connections that have lost
-// something, as TCP would not go on behind a gap; the others live on.
-func (p *Proxy) Blackhole(on bool) {
-	p.mu.Lock()
-	p.dark = on
-	var cut []*link
-	for l := range p.links {
-		if !on && l.lost {
-			cut = append(cut, l)
-		}
-	}
-	p.mu.Unlock()
-	for _, l := range cut {
-		l.cut()
-	}
-}
-
-// loses reports whether what the link is about to forward is lost.
-func (p *Proxy) loses(l *link) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.dark {
-		l.lost = true
-	}
-	return l.lost
-}
-
 // Delay has each reply and push message that arrives from now on come d later.
 // It is latency: requests go on at once, and replies do not wait for each other.
 func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = d
-}
-
-// Retarget has another server stand behind the proxy from now on, and closes all
-// present connections: what a client sees of a failover.
-func (p *Proxy) Retarget(target string) {
-	p.mu.Lock()
-	p.target = target
-	p.mu.Unlock()
-	p.Cut()
-}
-
-func (p *Proxy) behind() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.target
-}
-
-// Cut closes all present connections, on both sides. New ones are served.
-func (p *Proxy) Cut() {
-	p.mu.Lock()
-	var cut []*link
-	for l := range p.links {
-		cut = append(cut, l)
-	}
-	p.mu.Unlock()
-	for _, l := range cut {
-		l.cut()
-	}
 }

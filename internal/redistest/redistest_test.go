@@ -1,11 +1,12 @@
 package redistest
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/internal/locktest"
 )
 
 func TestServerKeepsItsPortAndLosesItsData(t *testing.T) {
@@ -54,21 +55,9 @@ func TestServersDoNotMeet(t *testing.T) {
 	require.Empty(t, b.MustDo("GET", "a"))
 }
 
-// failing is a TB that records why it failed.
-type failing struct {
-	testing.TB
-	why string
-}
-
-func (f *failing) Fatalf(format string, args ...any) {
-	f.why = strings.TrimSpace(fmt.Sprintf(format, args...))
-	panic(f)
-}
-func (f *failing) Helper() {}
-
 func TestBadConfigurationIsReportedWithTheLog(t *testing.T) {
-	f := &failing{TB: t}
+	f := &locktest.Failing{TB: t}
 	require.Panics(t, func() { Start(f, "maxmemory lots") })
-	require.Contains(t, f.why, "redis-server ended as it started")
-	require.Contains(t, f.why, "maxmemory lots")
+	require.Contains(t, f.Why, "redis-server ended as it started")
+	require.Contains(t, f.Why, "maxmemory lots")
 }

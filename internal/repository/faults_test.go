@@ -99,7 +99,7 @@ func readFaults(repository fs.FS) (*faultCatalogue, error) {
 			return err
 		case d.IsDir() && file != "." && strings.HasPrefix(d.Name(), "."):
 			return fs.SkipDir
-		case d.IsDir() || !strings.HasSuffix(file, "_test.go"):
+		case d.IsDir() || !strings.HasSuffix(file, "test.go"): // faulttest.go too
 			return nil
 		}
 		return c.readTests(file)

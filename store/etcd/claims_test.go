@@ -83,15 +83,11 @@ func TestFixedHoldReleasedAlone(t *testing.T) {
 		ask(waiter, second[name], false)
 	}
 	for name := range first {
-		if err := s.direct.Release(t.Context(), locktest.RefTo(first[name])); err != nil {
-			t.Fatal(err)
-		}
+		locktest.Release(t, s.direct, first[name])
 		locktest.Poll(t, "the grant", locktest.Patience, func() bool { return len(s.state(name).Holders) == 1 })
 		ask(waiter, second[name], true)
 	}
-	if err := waiter.Release(t.Context(), locktest.RefTo(second["a"])); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Release(t, waiter, second["a"])
 	for until := time.Now().Add(500 * time.Millisecond); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
 		if n := len(s.state("b").Holders); n != 1 {
 			t.Fatalf("b has %d holders after the release of a", n)

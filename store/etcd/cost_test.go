@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/etcd"
 )
@@ -74,10 +75,6 @@ func newRequest(name string, n int) store.Request {
 	}
 }
 
-func refOf(r store.Request) store.Ref {
-	return store.Ref{Name: r.Name, Owner: r.Owner, ID: r.ID, Mode: r.Mode, TTL: r.TTL}
-}
-
 // TestRoundTrips: once a handle has a lease, a lock and its unlock are two
 // requests, a busy try is one, and a renewal is one for each 128 holds and one for each
 // lease of 256 that has to be renewed.
@@ -92,17 +89,13 @@ func TestRoundTrips(t *testing.T) {
 	}
 	acquire := func(req store.Request) {
 		t.Helper()
-		if g, err := s.Acquire(t.Context(), req); err != nil || !g.Held {
-			t.Fatalf("Acquire: got %+v, %v", g, err)
-		}
+		locktest.Hold(t, s, req)
 	}
 	acquire(newRequest("first", 1)) // takes the lease
 	n.take()
 
 	acquire(newRequest("a", 2))
-	if err := s.Release(t.Context(), refOf(newRequest("a", 2))); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Release(t, s, newRequest("a", 2))
 	want("lock and unlock", map[string]int{"Txn": 2})
 
 	if _, err := s.Acquire(t.Context(), newRequest("first", 3)); !errors.Is(err, store.ErrHeld) {
@@ -115,7 +108,7 @@ func TestRoundTrips(t *testing.T) {
 		req := newRequest(fmt.Sprint("many-", i), 100+i)
 		req.TTL = time.Hour // a slow machine would need a keep-alive for short ones
 		acquire(req)
-		refs = append(refs, refOf(req))
+		refs = append(refs, locktest.RefTo(req))
 	}
 	n.take()
 	for i, err := range s.Renew(t.Context(), refs) {
@@ -138,10 +131,8 @@ func TestFault90RenewalOfMany(t *testing.T) {
 			var refs []store.Ref
 			for i := range 300 {
 				req := newRequest(fmt.Sprint("many-", i), i)
-				if g, err := s.Acquire(t.Context(), req); err != nil || !g.Held {
-					t.Fatal(g, err)
-				}
-				refs = append(refs, refOf(req))
+				locktest.Hold(t, s, req)
+				refs = append(refs, locktest.RefTo(req))
 			}
 			gone := map[int]bool{0: true, 127: true, 128: true, 200: true, 299: true}
 			for i := range gone {
@@ -177,9 +168,7 @@ func TestNothingIsLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, req := range []store.Request{waiter, holder} {
-			if err := s.Release(t.Context(), refOf(req)); err != nil {
-				t.Fatal(err)
-			}
+			locktest.Release(t, s, req)
 		}
 	}
 	if err := s.Close(); err != nil {

@@ -48,9 +48,7 @@ func TestCrowdOfOneOwner(t *testing.T) {
 					all = append(all, r)
 				}
 				locktest.Poll(t, "the watch", locktest.Patience, func() bool { return waiters.Sees("a", all[crowd-1].ID) })
-				if err := holder.Release(t.Context(), locktest.RefTo(first)); err != nil {
-					t.Fatal(err)
-				}
+				locktest.Release(t, holder, first)
 				for _, r := range all {
 					locktest.Poll(t, "a grant", locktest.Patience, func() bool { return held(waiters, r) })
 				}
@@ -74,17 +72,15 @@ func TestCrowdOfReaders(t *testing.T) {
 			waiters := open(t, s.cluster.URL())
 			first := locktest.Request("a", 1)
 			first.TTL = time.Minute
-			granted(t, s.direct, first)
+			locktest.Hold(t, s.direct, first)
 			var all []store.Request
 			for n := range crowd {
 				r := locktest.Request("a", 2+n)
 				r.Mode, r.TTL, r.WaitTTL, r.Tokens = store.Shared, time.Minute, time.Minute, 3
-				queued(t, waiters, r)
+				locktest.Queue(t, waiters, r)
 				all = append(all, r)
 			}
-			if err := s.direct.Release(t.Context(), locktest.RefTo(first)); err != nil {
-				t.Fatal(err)
-			}
+			locktest.Release(t, s.direct, first)
 			var last uint64
 			for _, r := range all {
 				var g store.Grant

@@ -46,13 +46,13 @@ func TestFault72CloseCutsACallThatWasCarriedOut(t *testing.T) {
 	s := newSite(t, 1)
 	h := s.wire.store(t, s.cluster.Endpoints())
 	asked, held := newRequest("a", 1), newRequest("b", 2)
-	granted(t, h, held)
+	locktest.Hold(t, h, held)
 	free := h.Occupy(time.Hour)
 	s.wire.on("Txn", mute)
 	var calls sync.WaitGroup
 	var acquired, released error
 	calls.Go(func() { _, acquired = h.Acquire(context.Background(), asked) })
-	calls.Go(func() { released = h.Release(context.Background(), refOf(held)) })
+	calls.Go(func() { released = h.Release(context.Background(), locktest.RefTo(held)) })
 	s.bothCarriedOut(h, free)
 	h.Close()
 	calls.Wait()
@@ -108,13 +108,13 @@ func TestFault72CloseCutsACallOnItsWay(t *testing.T) {
 	s := newSite(t, 1)
 	h := open(t, s.cluster.URL())
 	held := newRequest("b", 2)
-	granted(t, h, held)
+	locktest.Hold(t, h, held)
 	s.cluster.Members[0].Pause()
 	errs := make(chan error, 3)
 	var begun sync.WaitGroup
 	for _, call := range []func(ctx context.Context) error{
 		func(ctx context.Context) error { _, err := h.Acquire(ctx, newRequest("a", 1)); return err },
-		func(ctx context.Context) error { return h.Release(ctx, refOf(held)) },
+		func(ctx context.Context) error { return h.Release(ctx, locktest.RefTo(held)) },
 		func(ctx context.Context) error { _, err := h.Inspect(ctx, "a"); return err },
 	} {
 		begun.Add(1)
@@ -135,18 +135,16 @@ func TestFault41NoSpaceAfterASharedCall(t *testing.T) {
 	s := newSite(t, 1)
 	h := s.wire.store(t, s.cluster.Endpoints())
 	kept, gone := newRequest("a", 1), newRequest("b", 2)
-	granted(t, h, kept)
-	granted(t, h, gone)
-	if err := s.direct.Release(t.Context(), refOf(gone)); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Hold(t, h, kept)
+	locktest.Hold(t, h, gone)
+	locktest.Release(t, s.direct, gone)
 	free := h.Occupy(time.Hour)
 	s.wire.on("Txn", overfull, 1)
 	var calls sync.WaitGroup
 	var first, second error
-	calls.Go(func() { first = h.Release(t.Context(), refOf(kept)) })
-	calls.Go(func() { second = h.Release(t.Context(), refOf(gone)) })
-	calls.Go(func() { granted(t, h, newRequest("c", 3)) })
+	calls.Go(func() { first = h.Release(t.Context(), locktest.RefTo(kept)) })
+	calls.Go(func() { second = h.Release(t.Context(), locktest.RefTo(gone)) })
+	calls.Go(func() { locktest.Hold(t, h, newRequest("c", 3)) })
 	locktest.Poll(t, "operations that wait", locktest.Patience, func() bool { return h.Waiting() == 3 })
 	free()
 	calls.Wait()
@@ -156,7 +154,7 @@ func TestFault41NoSpaceAfterASharedCall(t *testing.T) {
 	unknown(t, "a release that was carried out", first)
 	unknown(t, "a release that found nothing", second)
 	for _, r := range []store.Request{kept, gone} {
-		locktest.MustBe(t, h.Release(t.Context(), refOf(r)), store.ErrLost)
+		locktest.MustBe(t, h.Release(t.Context(), locktest.RefTo(r)), store.ErrLost)
 	}
 	if state := s.state("c"); len(state.Holders) != 1 {
 		t.Errorf("%+v, want one holder", state)
@@ -169,9 +167,9 @@ func TestFault41NoSpaceAfterABurial(t *testing.T) {
 	s := newSite(t, 1)
 	h := s.wire.store(t, s.cluster.Endpoints())
 	held := newRequest("a", 1)
-	granted(t, h, held)
+	locktest.Hold(t, h, held)
 	s.wire.on("Txn", overfull, 1)
-	ref := refOf(held)
+	ref := locktest.RefTo(held)
 	ref.Bury = true
 	unknown(t, "a burial that was carried out", h.Release(t.Context(), ref))
 	locktest.MustBe(t, h.Release(t.Context(), ref), store.ErrLost)
@@ -184,9 +182,9 @@ func TestFault41NoSpaceForABurial(t *testing.T) {
 	s := newSite(t, 1)
 	h := s.wire.store(t, s.cluster.Endpoints())
 	held := newRequest("a", 1)
-	granted(t, h, held)
+	locktest.Hold(t, h, held)
 	s.wire.on("LeaseGrant", full)
-	ref := refOf(held)
+	ref := locktest.RefTo(held)
 	ref.Bury = true
 	unknown(t, "a burial that released the hold", h.Release(t.Context(), ref))
 	if state := s.state("a"); len(state.Holders) != 0 {
@@ -218,7 +216,7 @@ func TestFault05BurialCountsFromItsWriting(t *testing.T) {
 		return answer.TTL
 	}
 	s.wire.on("Txn", hold, 1)
-	ref := refOf(newRequest("a", 1))
+	ref := locktest.RefTo(newRequest("a", 1))
 	ref.TTL, ref.Bury = 6*time.Second, true
 	buried := make(chan error, 1)
 	go func() { buried <- h.Release(t.Context(), ref) }()

@@ -34,9 +34,7 @@ func TestFault50PlaceGrantedAtItsEnd(t *testing.T) {
 	ask(far, living)
 	s.wire.on("Txn", hold, 1)
 	locktest.Poll(t, "the end of the place", locktest.Patience, func() bool { return s.wire.requests("Txn") >= 1 })
-	if err := s.direct.Release(t.Context(), locktest.RefTo(first)); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Release(t, s.direct, first)
 	granted := time.Now()
 	if state := s.state("a"); len(state.Holders) != 1 || len(state.Queue) != 1 {
 		t.Fatalf("want a hold of the place that ends, got %+v", state)
@@ -51,9 +49,7 @@ func TestFault50PlaceGrantedAtItsEnd(t *testing.T) {
 	if after := time.Since(granted); after < dead.WaitTTL/2 {
 		t.Errorf("granted %v after the one before, who had %v", after, dead.WaitTTL)
 	}
-	if err := far.Release(t.Context(), locktest.RefTo(living)); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Release(t, far, living)
 	s.over("a", longLease)
 }
 
@@ -64,8 +60,7 @@ func TestFault09MovedHoldEnds(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1)
 	far := s.wire.store(t, s.cluster.Endpoints())
-	told := make(chan store.Event, 1)
-	far.Listen(func(e store.Event) { told <- e })
+	told := locktest.Hear(far)
 	first, waiter, other := locktest.Request("a", 1), locktest.Request("a", 2), locktest.Request("b", 3)
 	first.TTL = time.Minute
 	waiter.TTL, waiter.WaitTTL, other.TTL = 4*time.Second, 4*time.Second, 4*time.Second
@@ -77,9 +72,7 @@ func TestFault09MovedHoldEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.direct.Release(t.Context(), locktest.RefTo(first)); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Release(t, s.direct, first)
 	heard(t, told)
 	granted := time.Now()
 	s.wire.on("Txn", mute, 1)
@@ -97,9 +90,7 @@ func TestFault09MovedHoldEnds(t *testing.T) {
 		}
 		time.Sleep(other.TTL / 10)
 	}
-	if err := far.Release(t.Context(), locktest.RefTo(other)); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Release(t, far, other)
 }
 
 // A hold is moved to the lease of its TTL, and the answer comes when it has ended,
@@ -108,15 +99,12 @@ func TestFault09MovedHoldHasEnded(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1)
 	far := s.wire.store(t, s.cluster.Endpoints())
-	told := make(chan store.Event, 1)
-	far.Listen(func(e store.Event) { told <- e })
+	told := locktest.Hear(far)
 	first, r := locktest.Request("a", 1), locktest.Request("a", 2)
 	first.TTL, r.TTL, r.WaitTTL = time.Minute, time.Minute, 3*time.Second
-	granted(t, s.direct, first)
-	queued(t, far, r)
-	if err := s.direct.Release(t.Context(), locktest.RefTo(first)); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Hold(t, s.direct, first)
+	locktest.Queue(t, far, r)
+	locktest.Release(t, s.direct, first)
 	heard(t, told)
 	s.wire.on("Txn", keep, 1)
 	renewed := make(chan error, 1)
@@ -138,9 +126,7 @@ func TestHoldGoesOnElsewhere(t *testing.T) {
 	here, there := open(t, s.cluster.URL()), open(t, s.cluster.URL())
 	r := locktest.Request("a", 1)
 	r.TTL = 4 * time.Second
-	if g, err := here.Acquire(t.Context(), r); err != nil || !g.Held {
-		t.Fatalf("got %+v, %v", g, err)
-	}
+	locktest.Hold(t, here, r)
 	for granted := time.Now(); time.Since(granted) < 2*r.TTL; time.Sleep(r.TTL / 8) {
 		if err := there.Renew(t.Context(), []store.Ref{locktest.RefTo(r)})[0]; err != nil {
 			t.Fatalf("%v after its grant: %v", time.Since(granted), err)
@@ -160,13 +146,9 @@ func TestFault40AskArrivesAfterTheEnd(t *testing.T) {
 	far := s.wire.store(t, s.cluster.Endpoints())
 	first, r := locktest.Request("a", 1), locktest.Request("a", 2)
 	first.TTL, r.TTL, r.WaitTTL = time.Minute, time.Minute, 4*time.Second
-	if g, err := s.direct.Acquire(t.Context(), first); err != nil || !g.Held {
-		t.Fatalf("got %+v, %v", g, err)
-	}
+	locktest.Hold(t, s.direct, first)
 	s.wire.on("", pass)
-	if g, err := far.Acquire(t.Context(), r); err != nil || g.Held {
-		t.Fatalf("got %+v, %v", g, err)
-	}
+	locktest.Queue(t, far, r)
 	placed := time.Now()
 	s.watches()
 	var ends atomic.Bool

@@ -16,13 +16,12 @@ func TestFault02LateAnswerLeavesTheHold(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1)
 	far := s.wire.store(t, s.cluster.Endpoints())
-	told := make(chan store.Event, 1)
-	far.Listen(func(e store.Event) { told <- e })
+	told := locktest.Hear(far)
 	first, r := locktest.Request("a", 1), locktest.Request("a", 2)
 	first.TTL, r.TTL, r.WaitTTL = time.Minute, time.Minute, 3*time.Second
-	granted(t, s.direct, first)
+	locktest.Hold(t, s.direct, first)
 	s.wire.on("", pass)
-	queued(t, far, r)
+	locktest.Queue(t, far, r)
 	s.watches()
 	s.wire.on("Range", keep, 1)
 	answered := make(chan struct{})
@@ -31,9 +30,7 @@ func TestFault02LateAnswerLeavesTheHold(t *testing.T) {
 		close(answered)
 	}()
 	locktest.Poll(t, "the answer is kept", locktest.Patience, s.wire.keeps)
-	if err := s.direct.Release(t.Context(), locktest.RefTo(first)); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Release(t, s.direct, first)
 	heard(t, told)
 	renew := func() {
 		t.Helper()
@@ -49,9 +46,7 @@ func TestFault02LateAnswerLeavesTheHold(t *testing.T) {
 		t.Fatalf("%d holders, want 1", n)
 	}
 	renew()
-	if err := far.Release(t.Context(), locktest.RefTo(r)); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Release(t, far, r)
 }
 
 // An ask is carried out after its place was granted and that hold broken. What it takes
@@ -60,16 +55,15 @@ func TestFault02LateAskIsNoHold(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1)
 	far := s.wire.store(t, s.cluster.Endpoints())
-	told := make(chan store.Event, 1)
-	far.Listen(func(e store.Event) { told <- e })
+	told := locktest.Hear(far)
 	first, r, third := locktest.Request("a", 1), locktest.Request("a", 2), locktest.Request("a", 3)
 	for _, r := range []*store.Request{&first, &r, &third} {
 		r.TTL, r.WaitTTL = time.Minute, time.Minute
 	}
-	granted(t, s.direct, first)
+	locktest.Hold(t, s.direct, first)
 	s.wire.on("", pass)
-	queued(t, far, r)
-	queued(t, s.direct, third)
+	locktest.Queue(t, far, r)
+	locktest.Queue(t, s.direct, third)
 	s.watches()
 	s.wire.on("Range", hold, 1)
 	asked := make(chan error, 1)
@@ -78,9 +72,7 @@ func TestFault02LateAskIsNoHold(t *testing.T) {
 		asked <- err
 	}()
 	locktest.Poll(t, "the ask", locktest.Patience, func() bool { return s.wire.requests("Range") == 1 })
-	if err := s.direct.Release(t.Context(), locktest.RefTo(first)); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Release(t, s.direct, first)
 	heard(t, told)
 	if _, err := s.admin.Delete(t.Context(), etcd.HoldOf(r)); err != nil {
 		t.Fatal(err)
@@ -107,7 +99,7 @@ func TestFault12LateGrantOnASharedLease(t *testing.T) {
 	far := s.wire.store(t, s.cluster.Endpoints())
 	keeps, r := locktest.Request("kept", 1), locktest.Request("a", 2)
 	keeps.TTL, r.TTL, r.WaitTTL, r.Queue = 2*time.Second, 2*time.Second, 2*time.Second, false
-	granted(t, far, keeps)
+	locktest.Hold(t, far, keeps)
 	s.wire.on("Txn", hold, 1)
 	answered := make(chan error, 1)
 	go func() {
@@ -143,26 +135,10 @@ func TestFault72CloseAfterARelease(t *testing.T) {
 	far := s.wire.store(t, s.cluster.Endpoints())
 	r := locktest.Request("a", 1)
 	r.TTL, r.Fixed = time.Hour, true
-	granted(t, far, r)
-	if err := far.Release(t.Context(), locktest.RefTo(r)); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Hold(t, far, r)
+	locktest.Release(t, far, r)
 	far.Close()
 	if n := s.leases() - before; n != 0 {
 		t.Errorf("%d leases are left", n)
-	}
-}
-
-func granted(t *testing.T, on store.Store, r store.Request) {
-	t.Helper()
-	if g, err := on.Acquire(t.Context(), r); err != nil || !g.Held {
-		t.Fatalf("got %+v, %v, want it held", g, err)
-	}
-}
-
-func queued(t *testing.T, on store.Store, r store.Request) {
-	t.Helper()
-	if g, err := on.Acquire(t.Context(), r); err != nil || g.Held {
-		t.Fatalf("got %+v, %v, want it queued", g, err)
 	}
 }

@@ -266,9 +266,7 @@ func TestFault40RenewalHangs(t *testing.T) {
 	s := newSite(t, 1)
 	far := s.wire.store(t, s.cluster.Endpoints())
 	req := locktest.Request("a", 40)
-	if g, err := far.Acquire(t.Context(), req); err != nil || !g.Held {
-		t.Fatal(g, err)
-	}
+	locktest.Hold(t, far, req)
 	const bound = 200 * time.Millisecond
 	ref := locktest.RefTo(req)
 	for _, method := range renewals {

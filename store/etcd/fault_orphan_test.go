@@ -62,7 +62,7 @@ func TestFault95KeysOfOneLease(t *testing.T) {
 	var took []time.Duration
 	for from := 0; from < holds; from += step {
 		began := time.Now()
-		inParallel(t, step, func(i int) error {
+		locktest.InParallel(t, step, func(i int) error {
 			g, err := s.Acquire(t.Context(), newRequest(fmt.Sprint("many-", from+i), 1+from+i))
 			if err == nil && !g.Held {
 				err = fmt.Errorf("got %+v", g)
@@ -140,7 +140,7 @@ func TestFault97OrphanOfAFrozenMember(t *testing.T) {
 	s := newSite(t, 1)
 	far := s.wire.store(t, s.cluster.Endpoints())
 	keeps, r := locktest.Request("kept", 1), locktest.Request("a", 2)
-	granted(t, far, keeps)
+	locktest.Hold(t, far, keeps)
 	s.wire.on("Txn", hold, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
@@ -213,7 +213,7 @@ func TestValuesAreReadable(t *testing.T) {
 	s := newSite(t, 1)
 	holder, waiter := newRequest("a", 1), newRequest("a", 2)
 	holder.Owner, waiter.Owner, waiter.Queue = "secret-owner-one", "secret-owner-two", true
-	granted(t, s.direct, holder)
+	locktest.Hold(t, s.direct, holder)
 	if g, err := s.direct.Acquire(t.Context(), waiter); err != nil || g.Held || g.HeldBy != holder.Label {
 		t.Fatalf("got %+v, %v, want it queued behind %q", g, err, holder.Label)
 	}

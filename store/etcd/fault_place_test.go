@@ -29,13 +29,9 @@ func TestPlaceOutlivesItsEnd(t *testing.T) {
 	holder, waiter := open(t, cluster.URL()), open(t, cluster.URL())
 	first, second := locktest.Request("a", 1), locktest.Request("a", 2)
 	first.TTL = time.Minute
-	if g, err := holder.Acquire(t.Context(), first); err != nil || !g.Held {
-		t.Fatalf("got %+v, %v", g, err)
-	}
+	locktest.Hold(t, holder, first)
 	for round := range 2 {
-		if g, err := waiter.Acquire(t.Context(), second); err != nil || g.Held {
-			t.Fatalf("got %+v, %v", g, err)
-		}
+		locktest.Queue(t, waiter, second)
 		asked := time.Now()
 		cluster.Members[0].Pause()
 		answered := make(chan error, 1)
@@ -118,9 +114,7 @@ func TestHoldOutlivesItsEnd(t *testing.T) {
 	t.Parallel()
 	s := open(t, etcdtest.Start(t, 1).URL())
 	r := newRequest("a", 1)
-	if g, err := s.Acquire(t.Context(), r); err != nil || !g.Held {
-		t.Fatalf("%+v, %v", g, err)
-	}
+	locktest.Hold(t, s, r)
 	deletion := s.EndLate(t, r)
 	locktest.Poll(t, "the hold", locktest.Patience, func() bool {
 		g, err := s.Acquire(t.Context(), r)
@@ -143,23 +137,15 @@ func TestGrantOutlivesTheEndOfItsPlace(t *testing.T) {
 	other := open(t, cluster.URL())
 	first, second := newRequest("a", 1), newRequest("a", 2)
 	second.Queue = true
-	if g, err := other.Acquire(t.Context(), first); err != nil || !g.Held {
-		t.Fatalf("%+v, %v", g, err)
-	}
-	if g, err := s.Acquire(t.Context(), second); err != nil || g.Held {
-		t.Fatalf("%+v, %v", g, err)
-	}
+	locktest.Hold(t, other, first)
+	locktest.Queue(t, s, second)
 	mute("Watch")
 	late := s.EndOrdered(second.ID)
-	if err := other.Release(t.Context(), refOf(first)); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Release(t, other, first)
 	if _, err := other.Inspect(t.Context(), "a"); err != nil { // makes the hold of the waiter
 		t.Fatal(err)
 	}
-	if g, err := s.Acquire(t.Context(), second); err != nil || !g.Held {
-		t.Fatalf("%+v, %v", g, err)
-	}
+	locktest.Hold(t, s, second)
 	if err := late(); err != nil {
 		t.Error(err)
 	}
@@ -176,19 +162,13 @@ func TestUpgradeBehindAGrantThatIsNotMade(t *testing.T) {
 	s, mute := muted(t, cluster)
 	other := open(t, cluster.URL())
 	writer, first, second := newRequest("a", 1), newRequest("a", 2), newRequest("a", 3)
-	if g, err := other.Acquire(t.Context(), writer); err != nil || !g.Held {
-		t.Fatalf("%+v, %v", g, err)
-	}
+	locktest.Hold(t, other, writer)
 	mute("Watch") // so that neither reader makes its hold
 	for _, r := range []*store.Request{&first, &second} {
 		r.Queue, r.Mode = true, store.Shared
-		if g, err := s.Acquire(t.Context(), *r); err != nil || g.Held {
-			t.Fatalf("%+v, %v", g, err)
-		}
+		locktest.Queue(t, s, *r)
 	}
-	if err := other.Release(t.Context(), refOf(writer)); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Release(t, other, writer)
 	upgrade := newRequest("a", 4)
 	upgrade.Owner = second.Owner
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -229,17 +209,13 @@ func TestHoldIsNotMadeOnAnEndingLease(t *testing.T) {
 	second.Queue = true
 	for _, r := range []store.Request{newRequest("makes the lease", 3), second} {
 		if r.Name == "a" {
-			if g, err := holder.Acquire(t.Context(), first); err != nil || !g.Held {
-				t.Fatalf("%+v, %v", g, err)
-			}
+			locktest.Hold(t, holder, first)
 		}
 		if g, err := s.Acquire(t.Context(), r); err != nil || g.Held != (r.Name != "a") {
 			t.Fatalf("%+v, %v", g, err)
 		}
 	}
-	if err := holder.Release(t.Context(), refOf(first)); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Release(t, holder, first)
 	s.Age()
 	mute("LeaseKeepAlive")
 	if g, err := s.Acquire(t.Context(), second); err == nil {
@@ -266,20 +242,16 @@ func TestFault96ReleaseOfAHoldThatIsAPlaceAgain(t *testing.T) {
 			waiter.Listen(func(e store.Event) { told <- e })
 			first, second := newRequest("a", 1), newRequest("a", 2)
 			second.Queue, second.Mode = true, mode
-			granted(t, s.direct, first)
-			queued(t, waiter, second)
+			locktest.Hold(t, s.direct, first)
+			locktest.Queue(t, waiter, second)
 			s.cluster.Save()
-			if err := s.direct.Release(t.Context(), refOf(first)); err != nil {
-				t.Fatal(err)
-			}
+			locktest.Release(t, s.direct, first)
 			heard(t, told)
 			s.cluster.GoBack()
 			if keys, err := s.admin.Get(t.Context(), etcd.PlaceOf(second)); err != nil || len(keys.Kvs) != 1 {
 				t.Fatalf("the fault has not bitten: %v, %v", keys, err)
 			}
-			if err := waiter.Release(t.Context(), refOf(second)); err != nil {
-				t.Fatal(err)
-			}
+			locktest.Release(t, waiter, second)
 			if keys, err := s.admin.Get(t.Context(), etcd.PlaceOf(second)); err != nil || len(keys.Kvs) != 0 {
 				t.Errorf("the place is there still: %v, %v", keys, err)
 			}

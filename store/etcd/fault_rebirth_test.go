@@ -131,9 +131,7 @@ func TestFault15RebirthUnnoticed(t *testing.T) {
 	acquire(mine, waiter, false)
 	locktest.Poll(t, "the watch has told", locktest.Patience, func() bool { return mine.Sees("a", waiter.ID) })
 	s.wire.on("Txn", hold)
-	if err := other.Release(t.Context(), locktest.RefTo(holder)); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Release(t, other, holder)
 	locktest.Poll(t, "the grant is on its way", locktest.Patience, func() bool { return s.wire.requests("Txn") == 1 })
 	s.cluster.Members[0].RestartEmpty()
 	s.wire.on("", pass)
@@ -146,9 +144,7 @@ func TestFault15RebirthUnnoticed(t *testing.T) {
 	}
 	acquire(mine, next, false)
 	locktest.Poll(t, "the watch has told", locktest.Patience, func() bool { return mine.Sees("a", next.ID) })
-	if err := other.Release(t.Context(), locktest.RefTo(again)); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Release(t, other, again)
 	locktest.Poll(t, "it is granted", locktest.Soon, func() bool {
 		state, err := other.Inspect(t.Context(), "a")
 		return err == nil && len(state.Holders) == 1 && len(state.Queue) == 0
@@ -168,9 +164,7 @@ func TestFault15RebirthAmidAGrant(t *testing.T) {
 			r, reader, writer := locktest.Request("a", 1), locktest.Request("a", 2), locktest.Request("a", 3)
 			r.Mode, reader.Mode = store.Shared, store.Shared
 			if shared {
-				if g, err := other.Acquire(t.Context(), reader); err != nil || !g.Held {
-					t.Fatalf("%+v, %v", g, err)
-				}
+				locktest.Hold(t, other, reader)
 			}
 			grant := mine.Grants(t, r)
 			s.cluster.Members[0].RestartEmpty()

@@ -13,6 +13,7 @@ import (
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/locktest"
+	"github.com/dlock-go/dlock/internal/proxytest"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/etcd"
 )
@@ -63,9 +64,7 @@ func TestFault41NoSpace(t *testing.T) {
 	s.queued("b", 1)
 	unknown := locktest.Request("c", 41)
 	unknown.TTL = 20 * time.Second
-	if g, err := s.direct.Acquire(t.Context(), unknown); err != nil || !g.Held {
-		t.Fatal(g, err)
-	}
+	locktest.Hold(t, s.direct, unknown)
 	fresh := s.near(o)
 	s.fill()
 	for _, client := range []*dlock.Client{c, fresh} { // one with a lease, one without
@@ -136,20 +135,20 @@ func guard(t *testing.T, c *etcdtest.Cluster) *clientv3.Client {
 func TestFault42AuthTokensEnd(t *testing.T) {
 	t.Parallel()
 	const lease = 3 * time.Second
-	for name, end := range map[string]func(t *testing.T, c *etcdtest.Cluster, root *clientv3.Client, p *etcdtest.Proxy){
-		"by time": func(t *testing.T, _ *etcdtest.Cluster, root *clientv3.Client, _ *etcdtest.Proxy) {
+	for name, end := range map[string]func(t *testing.T, c *etcdtest.Cluster, root *clientv3.Client, p *proxytest.Proxy){
+		"by time": func(t *testing.T, _ *etcdtest.Cluster, root *clientv3.Client, _ *proxytest.Proxy) {
 			<-time.After(2500 * time.Millisecond)
 		},
-		"by time, and the watch breaks": func(t *testing.T, _ *etcdtest.Cluster, root *clientv3.Client, p *etcdtest.Proxy) {
+		"by time, and the watch breaks": func(t *testing.T, _ *etcdtest.Cluster, root *clientv3.Client, p *proxytest.Proxy) {
 			<-time.After(2500 * time.Millisecond)
 			p.Cut()
 		},
-		"users change": func(t *testing.T, _ *etcdtest.Cluster, root *clientv3.Client, _ *etcdtest.Proxy) {
+		"users change": func(t *testing.T, _ *etcdtest.Cluster, root *clientv3.Client, _ *proxytest.Proxy) {
 			if _, err := root.UserAdd(t.Context(), "another", "secret"); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"restart": func(t *testing.T, c *etcdtest.Cluster, root *clientv3.Client, _ *etcdtest.Proxy) {
+		"restart": func(t *testing.T, c *etcdtest.Cluster, root *clientv3.Client, _ *proxytest.Proxy) {
 			c.Members[0].Restart()
 		},
 	} {
@@ -157,7 +156,7 @@ func TestFault42AuthTokensEnd(t *testing.T) {
 			t.Parallel()
 			c := etcdtest.Start(t, 1, "--auth-token-ttl=1", "--bcrypt-cost=4")
 			root := guard(t, c)
-			proxy := etcdtest.StartProxy(t, c.Members[0].Endpoint)
+			proxy := proxytest.Start(t, c.Members[0].Endpoint)
 			handle := func() *etcd.Store { return open(t, "etcd://locker:secret@"+proxy.Addr+"/") }
 			holder, waiter := locktest.NewClient(t, handle(), told), locktest.NewClient(t, handle(), told)
 			h := locktest.Lock(t, holder, "a")
@@ -206,9 +205,7 @@ func TestFault41NoSpaceBehindAPlace(t *testing.T) {
 	if err := h.Release(t.Context(), locktest.RefTo(left)); err != nil { // first, or it may be granted and grant the dead one
 		t.Fatal(err)
 	}
-	if err := s.direct.Release(t.Context(), locktest.RefTo(holder)); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Release(t, s.direct, holder)
 
 	s.wire.on("Txn", full, 2) // the first takes a place, the second makes the hold before it
 	r := locktest.Request("a", 4)
@@ -233,9 +230,7 @@ func TestFault41NoSpaceAfterAll(t *testing.T) {
 	h := s.wire.store(t, s.cluster.Endpoints())
 	bystander := locktest.Request("b", 1)
 	bystander.TTL = time.Minute
-	if g, err := s.direct.Acquire(t.Context(), bystander); err != nil || !g.Held {
-		t.Fatalf("got %+v, %v", g, err)
-	}
+	locktest.Hold(t, s.direct, bystander)
 	keys := len(s.keys())
 	reader := locktest.Request("b", 3)
 	reader.Mode = store.Shared

@@ -1,11 +1,7 @@
 package etcd_test
 
 import (
-	"bytes"
 	"context"
-	"log/slog"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -82,9 +78,7 @@ func TestFault07StaleReleaseAfterNewAcquire(t *testing.T) {
 		defer cancel()
 		locktest.MustBe(t, far.Release(ctx, locktest.RefTo(first)), context.DeadlineExceeded)
 
-		if err := s.direct.Release(t.Context(), locktest.RefTo(first)); err != nil {
-			t.Fatal(err)
-		}
+		locktest.Release(t, s.direct, first)
 		g, err := far.Acquire(t.Context(), second)
 		if err != nil {
 			t.Fatal(err)
@@ -94,9 +88,7 @@ func TestFault07StaleReleaseAfterNewAcquire(t *testing.T) {
 			t.Fatalf("the late release has left %+v", state.Holders)
 		}
 		locktest.MustBe(t, far.Release(t.Context(), locktest.RefTo(first)), store.ErrLost)
-		if err := far.Release(t.Context(), locktest.RefTo(second)); err != nil {
-			t.Fatal(err)
-		}
+		locktest.Release(t, far, second)
 		s.empty(0)
 	})
 	t.Run("client", func(t *testing.T) {
@@ -120,89 +112,4 @@ func TestFault07StaleReleaseAfterNewAcquire(t *testing.T) {
 		locktest.Unlock(t, second)
 		s.over("a", o)
 	})
-}
-
-// The release never gets through. The holder is out at once, Unlock says that
-// it does not know, others get in when the lease is over, and the client gives
-// up trying some time after that.
-func TestFault08ReleaseLost(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, 1)
-	var log lockedBuffer
-	o := dlock.Options{TTL: time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))}
-	c, proxies := s.behind(o)
-	rival := s.near(longLease)
-	h := locktest.Lock(t, c, "a")
-	waits := locktest.Begin(t, rival, "a")
-	s.queued("a", 1)
-	proxies[0].Blackhole(true)
-	began := time.Now()
-	result := make(chan error)
-	go func() { result <- h.Unlock() }()
-	<-h.Done()
-	if took := time.Since(began); took > locktest.Late {
-		t.Errorf("the holder was out after %v", took)
-	}
-	locktest.MustBe(t, <-result, dlock.ErrUnavailable)
-	if took := time.Since(began); took > o.TTL/3+locktest.Late {
-		t.Errorf("Unlock took %v", took)
-	}
-	next, _ := waits.Granted(o.TTL + lag + locktest.Late)
-	s.holds(next)
-	locktest.Poll(t, "it gives up", 3*o.TTL+locktest.Soon, func() bool { return strings.Contains(log.String(), "gave up releasing") })
-	s.holds(next)
-	locktest.Unlock(t, next)
-	s.over("a", o)
-	// Nothing is under way any more that would have to be cut off.
-	began = time.Now()
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
-	if took := time.Since(began); took > locktest.Late {
-		t.Errorf("Close took %v", took)
-	}
-	proxies[0].Blackhole(false)
-}
-
-// lockedBuffer is a buffer for several goroutines.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
-
-// The context of the caller is over when the lock is released, as it is in
-// deferred calls. The release has a bound of its own and gets through.
-func TestFault70ReleaseAfterTheContextHasEnded(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, 1)
-	c := s.near(longLease)
-	ctx, cancel := context.WithCancel(t.Context())
-	h, err := c.Mutex("a").LockContext(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cancel()
-	locktest.Unlock(t, h)
-	s.empty(0)
-
-	ctx, cancel = context.WithCancel(t.Context())
-	err = c.Mutex("a").Do(ctx, func(ctx context.Context) error {
-		cancel()
-		<-ctx.Done()
-		return ctx.Err()
-	})
-	locktest.MustBe(t, err, context.Canceled)
-	s.empty(0)
 }

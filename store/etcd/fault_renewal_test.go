@@ -116,9 +116,7 @@ func TestFault67RenewalAfterLoss(t *testing.T) {
 			}
 		},
 		"released": func(t *testing.T, _ *site, far *etcd.Store) {
-			if err := far.Release(t.Context(), locktest.RefTo(req)); err != nil {
-				t.Fatal(err)
-			}
+			locktest.Release(t, far, req)
 		},
 		"run out": func(t *testing.T, s *site, _ *etcd.Store) { s.empty(req.TTL + lag + locktest.Late) },
 		// The lease lives on by another hold on it, but this one has had its time.
@@ -133,9 +131,7 @@ func TestFault67RenewalAfterLoss(t *testing.T) {
 				}
 				return len(s.keys()) == 1
 			})
-			if err := far.Release(t.Context(), locktest.RefTo(other)); err != nil {
-				t.Fatal(err)
-			}
+			locktest.Release(t, far, other)
 		},
 	}
 	for way, lose := range ways {
@@ -143,9 +139,7 @@ func TestFault67RenewalAfterLoss(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, 1)
 			far := s.wire.store(t, s.cluster.Endpoints())
-			if g, err := far.Acquire(t.Context(), req); err != nil || !g.Held {
-				t.Fatalf("got %+v, %v", g, err)
-			}
+			locktest.Hold(t, far, req)
 			lose(t, s, far)
 			renew := func() {
 				t.Helper()
@@ -163,9 +157,7 @@ func TestFault67RenewalAfterLoss(t *testing.T) {
 			if state := s.state("a"); len(state.Holders) != 1 || state.Holders[0].Token != g.Token {
 				t.Fatalf("the holders are %+v", state.Holders)
 			}
-			if err := s.direct.Release(t.Context(), locktest.RefTo(next)); err != nil {
-				t.Fatal(err)
-			}
+			locktest.Release(t, s.direct, next)
 		})
 	}
 }

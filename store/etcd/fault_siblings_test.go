@@ -32,9 +32,9 @@ func TestFault37OneLeaseGoneEndsNoOther(t *testing.T) {
 			s := newSite(t, 1)
 			on := open(t, s.cluster.URL())
 			busy, sibling := lasting("busy", 1), lasting("sibling", 2)
-			granted(t, s.direct, busy)
-			granted(t, on, sibling)
-			queued(t, on, lasting("busy", 3))
+			locktest.Hold(t, s.direct, busy)
+			locktest.Hold(t, on, sibling)
+			locktest.Queue(t, on, lasting("busy", 3))
 			lost := "busy"
 			if !places {
 				lost = "sibling"
@@ -50,8 +50,8 @@ func TestFault37OneLeaseGoneEndsNoOther(t *testing.T) {
 				want = store.ErrLost
 			}
 			locktest.MustBe(t, on.Renew(t.Context(), []store.Ref{locktest.RefTo(sibling)})[0], want)
-			queued(t, on, lasting("busy", 4))
-			granted(t, on, lasting("last", 6))
+			locktest.Queue(t, on, lasting("busy", 4))
+			locktest.Hold(t, on, lasting("last", 6))
 		})
 	}
 }
@@ -97,7 +97,7 @@ func TestTwoHandlesRenewOneHold(t *testing.T) {
 	one, other := open(t, c.URL()), open(t, c.URL())
 	for n, r := range []store.Request{lasting("x", 1), lasting("s", 2)} {
 		r.Mode = store.Mode(n)
-		granted(t, one, r)
+		locktest.Hold(t, one, r)
 		for _, on := range []*etcd.Store{other, one, other, one} {
 			locktest.MustBe(t, on.Renew(t.Context(), []store.Ref{locktest.RefTo(r)})[0], nil)
 		}
@@ -111,9 +111,9 @@ func TestHoldOfAnotherHandleLastsItsTTL(t *testing.T) {
 	c := etcdtest.Start(t, 1)
 	one, other := open(t, c.URL()), open(t, c.URL())
 	r, sibling := lasting("a", 1), lasting("sibling", 2)
-	granted(t, one, r)
-	granted(t, one, sibling)
-	granted(t, other, r)
+	locktest.Hold(t, one, r)
+	locktest.Hold(t, one, sibling)
+	locktest.Hold(t, other, r)
 	one.Expire(r.ID)
 	locktest.Poll(t, "the end of its record", locktest.Patience, func() bool { return one.Records() == 1 })
 	answer, err := c.Client(t).Get(t.Context(), etcd.HoldOf(r), clientv3.WithCountOnly())
@@ -130,9 +130,9 @@ func TestReentryBesideAnUpgrade(t *testing.T) {
 	first, again, upgrade := lasting("a", 1), lasting("a", 2), lasting("a", 3)
 	again.Owner, upgrade.Owner = first.Owner, first.Owner
 	first.Mode, again.Mode = store.Shared, store.Shared
-	granted(t, s, first)
+	locktest.Hold(t, s, first)
 	carryOut := s.Grants(t, again)
-	granted(t, s, upgrade)
+	locktest.Hold(t, s, upgrade)
 	if done, err := carryOut(); done || err != nil {
 		t.Errorf("granted with the token from before the upgrade: %v, %v", done, err)
 	}
@@ -149,7 +149,7 @@ func TestFault66RenewalDoesNotSpin(t *testing.T) {
 	s := newSite(t, 1)
 	far := s.wire.store(t, s.cluster.Endpoints())
 	r := locktest.Request("a", 1)
-	granted(t, far, r)
+	locktest.Hold(t, far, r)
 	for _, fault := range []action{cutAsk, cutReply} {
 		s.wire.on("LeaseKeepAlive", fault)
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)

@@ -19,6 +19,7 @@ import (
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/locktest"
+	"github.com/dlock-go/dlock/internal/proxytest"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/etcd"
 )
@@ -50,12 +51,12 @@ func (s *site) far(o dlock.Options) *dlock.Client {
 }
 
 // behind is a client behind proxies, one for each member.
-func (s *site) behind(o dlock.Options) (*dlock.Client, []*etcdtest.Proxy) {
+func (s *site) behind(o dlock.Options) (*dlock.Client, []*proxytest.Proxy) {
 	s.t.Helper()
-	var proxies []*etcdtest.Proxy
+	var proxies []*proxytest.Proxy
 	var addrs []string
 	for _, m := range s.cluster.Members {
-		p := etcdtest.StartProxy(s.t, m.Endpoint)
+		p := proxytest.Start(s.t, m.Endpoint)
 		proxies, addrs = append(proxies, p), append(addrs, p.Addr)
 	}
 	return locktest.NewClient(s.t, open(s.t, "etcd://"+strings.Join(addrs, ",")+"/"), o), proxies
@@ -79,22 +80,14 @@ func (s *site) queued(name string, n int) {
 // holds asserts that the hold is good and the only one the servers have.
 func (s *site) holds(h *dlock.Hold) {
 	s.t.Helper()
-	if err := h.Err(); err != nil {
-		s.t.Fatal(err)
-	}
-	state := s.state(h.Name())
-	if len(state.Holders) != 1 || state.Holders[0].Token != h.Token() {
-		s.t.Fatalf("the servers have the holders %+v, want one with token %d", state.Holders, h.Token())
-	}
+	locktest.OnlyHold(s.t, h, s.state(h.Name()))
 }
 
 // over asserts that nobody holds name or waits for it, and that no key is left
 // when the ids that are buried have been forgotten.
 func (s *site) over(name string, o dlock.Options) {
 	s.t.Helper()
-	if state := s.state(name); len(state.Holders)+len(state.Queue) > 0 {
-		s.t.Fatalf("left at the servers: %+v", state)
-	}
+	locktest.Unused(s.t, s.state(name))
 	s.empty(o.TTL + 2*time.Second)
 }
 

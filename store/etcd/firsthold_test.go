@@ -20,11 +20,11 @@ func replaced(t *testing.T, ttl time.Duration) (s *etcd.Store, lost, holds store
 	s = open(t, c.URL())
 	lost, holds = newRequest("a", 1), newRequest("a", 2)
 	lost.TTL, lost.WaitTTL, holds.TTL, holds.WaitTTL = ttl, ttl, ttl, ttl
-	granted(t, s, lost)
+	locktest.Hold(t, s, lost)
 	if n, err := s.Break(t.Context(), "a"); err != nil || n != 1 {
 		t.Fatal(n, err)
 	}
-	granted(t, s, holds)
+	locktest.Hold(t, s, holds)
 	return s, lost, holds, c.Client(t)
 }
 
@@ -41,7 +41,7 @@ func TestFirstHoldIsRenewedByItsId(t *testing.T) {
 	t.Parallel()
 	s, lost, holds, _ := replaced(t, time.Minute)
 	for range 2 {
-		results := s.Renew(t.Context(), []store.Ref{refOf(lost), refOf(holds)})
+		results := s.Renew(t.Context(), []store.Ref{locktest.RefTo(lost), locktest.RefTo(holds)})
 		locktest.MustBe(t, results[0], store.ErrLost)
 		if results[1] != nil {
 			t.Error(results[1])
@@ -54,14 +54,14 @@ func TestFirstHoldIsReleasedByItsId(t *testing.T) {
 	t.Parallel()
 	s, lost, holds, _ := replaced(t, time.Minute)
 	for range 2 { // the second has no record
-		locktest.MustBe(t, s.Release(t.Context(), refOf(lost)), store.ErrLost)
+		locktest.MustBe(t, s.Release(t.Context(), locktest.RefTo(lost)), store.ErrLost)
 		remains(t, s, holds)
 	}
-	bury := refOf(lost)
+	bury := locktest.RefTo(lost)
 	bury.Bury = true
 	locktest.MustBe(t, s.Release(t.Context(), bury), store.ErrLost)
 	remains(t, s, holds)
-	if err := s.Release(t.Context(), refOf(holds)); err != nil {
+	if err := s.Release(t.Context(), locktest.RefTo(holds)); err != nil {
 		t.Error(err)
 	}
 }
@@ -71,7 +71,7 @@ func TestFirstHoldEndsByItsId(t *testing.T) {
 	t.Parallel()
 	s, _, holds, _ := replaced(t, 3*time.Second)
 	for s.Records() == 2 {
-		if err := s.Renew(t.Context(), []store.Ref{refOf(holds)})[0]; err != nil {
+		if err := s.Renew(t.Context(), []store.Ref{locktest.RefTo(holds)})[0]; err != nil {
 			t.Fatal(err)
 		}
 		<-time.After(100 * time.Millisecond)
@@ -88,18 +88,16 @@ func TestFault97OrphanOfAFirstHold(t *testing.T) {
 	if err != nil || len(answer.Kvs) != 1 {
 		t.Fatal(answer, err)
 	}
-	if err := s.Release(t.Context(), refOf(holds)); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Release(t, s, holds)
 	lease := clientv3.WithLease(clientv3.LeaseID(answer.Kvs[0].Lease))
 	if _, err := client.Put(t.Context(), key, string(answer.Kvs[0].Value), lease); err != nil {
 		t.Fatal(err)
 	}
 	keeps := newRequest("keeps the lease", 3)
 	keeps.TTL, keeps.WaitTTL = holds.TTL, holds.WaitTTL
-	granted(t, s, keeps)
+	locktest.Hold(t, s, keeps)
 	locktest.Poll(t, "the name is free", locktest.Patience, func() bool {
-		if err := s.Renew(t.Context(), []store.Ref{refOf(keeps)})[0]; err != nil {
+		if err := s.Renew(t.Context(), []store.Ref{locktest.RefTo(keeps)})[0]; err != nil {
 			t.Fatal(err)
 		}
 		state, err := s.Inspect(t.Context(), "a")

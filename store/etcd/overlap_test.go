@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/locktest"
+	"github.com/dlock-go/dlock/internal/proxytest"
 )
 
 // The holder's link loses everything while a rival waits. In every run the
@@ -52,7 +52,7 @@ func TestFault10NoOverlap(t *testing.T) {
 
 // lead is how long before the rival's grant a holder was told who had lost its
 // link at some moment of its lease.
-func (s *site) lead(c *dlock.Client, proxies []*etcdtest.Proxy, rival *dlock.Client, name string) time.Duration {
+func (s *site) lead(c *dlock.Client, proxies []*proxytest.Proxy, rival *dlock.Client, name string) time.Duration {
 	h := locktest.Lock(s.t, c, name)
 	waits := locktest.Begin(s.t, rival, name)
 	s.queued(name, 1)

@@ -1,7 +1,6 @@
 package etcd_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -17,17 +16,12 @@ func TestFault02LateAnswerIsNoWaiter(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1)
 	far := s.wire.store(t, s.cluster.Endpoints())
-	told := make(chan store.Event, 1)
-	far.Listen(func(e store.Event) { told <- e })
+	told := locktest.Hear(far)
 	first, r := locktest.Request("a", 1), locktest.Request("a", 2)
 	first.TTL, r.TTL, r.WaitTTL = time.Minute, 10*time.Second, 10*time.Second
-	if g, err := s.direct.Acquire(t.Context(), first); err != nil || !g.Held {
-		t.Fatalf("got %+v, %v", g, err)
-	}
+	locktest.Hold(t, s.direct, first)
 	s.wire.on("", pass)
-	if g, err := far.Acquire(t.Context(), r); err != nil || g.Held {
-		t.Fatalf("got %+v, %v", g, err)
-	}
+	locktest.Queue(t, far, r)
 	s.watches()
 	s.wire.on("Range", keep, 1)
 	answered := make(chan struct{})
@@ -36,9 +30,7 @@ func TestFault02LateAnswerIsNoWaiter(t *testing.T) {
 		close(answered)
 	}()
 	locktest.Poll(t, "the answer is kept", locktest.Patience, s.wire.keeps)
-	if err := s.direct.Release(t.Context(), locktest.RefTo(first)); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Release(t, s.direct, first)
 	heard(t, told)
 	buried := locktest.RefTo(r)
 	buried.Bury = true
@@ -58,12 +50,8 @@ func TestFault44GrantsEndWithTheirWaiters(t *testing.T) {
 	far := s.wire.store(t, s.cluster.Endpoints())
 	first, r := locktest.Request("a", 1), locktest.Request("a", 2)
 	first.TTL, r.TTL, r.WaitTTL = time.Minute, time.Minute, time.Minute
-	if g, err := s.direct.Acquire(t.Context(), first); err != nil || !g.Held {
-		t.Fatalf("got %+v, %v", g, err)
-	}
-	if g, err := far.Acquire(t.Context(), r); err != nil || g.Held {
-		t.Fatalf("got %+v, %v", g, err)
-	}
+	locktest.Hold(t, s.direct, first)
+	locktest.Queue(t, far, r)
 	s.wire.on("Txn", full)
 	// A release by another handle, which would grant the place, if it were alive.
 	if _, err := s.admin.Delete(t.Context(), etcd.HoldOf(first)); err != nil {
@@ -92,18 +80,12 @@ func TestFault72CloseAmidARelease(t *testing.T) {
 	far := s.wire.store(t, s.cluster.Endpoints())
 	first, r := locktest.Request("a", 1), locktest.Request("a", 2)
 	first.TTL, r.WaitTTL = time.Minute, 10*time.Second
-	if g, err := far.Acquire(t.Context(), first); err != nil || !g.Held {
-		t.Fatalf("got %+v, %v", g, err)
-	}
-	if g, err := far.Acquire(t.Context(), r); err != nil || g.Held {
-		t.Fatalf("got %+v, %v", g, err)
-	}
+	locktest.Hold(t, far, first)
+	locktest.Queue(t, far, r)
 	locktest.Poll(t, "the watch", locktest.Patience, func() bool { return far.Sees("a", r.ID) })
 	time.Sleep(1100 * time.Millisecond) // so that the lease of places has to be renewed
 	s.wire.on("LeaseKeepAlive", mute)
-	if err := far.Release(context.Background(), locktest.RefTo(first)); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Release(t, far, first)
 	locktest.Poll(t, "a renewal without an answer", locktest.Patience, func() bool { return s.wire.requests("LeaseKeepAlive") > 0 })
 	closed := make(chan struct{})
 	go func() {

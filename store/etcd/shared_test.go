@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/store"
 )
 
@@ -190,9 +191,7 @@ func TestFault53RenewalAtAMemberCutOff(t *testing.T) {
 	}
 	defer s.Close()
 	req := store.Request{Name: "a", Owner: "o", ID: fmt.Sprintf("%032d", 1), TTL: time.Hour, WaitTTL: time.Hour, Tokens: 1}
-	if g, err := s.Acquire(t.Context(), req); err != nil || !g.Held {
-		t.Fatal(g, err)
-	}
+	locktest.Hold(t, s, req)
 	for _, m := range c.Members {
 		if m != at {
 			m.Pause()

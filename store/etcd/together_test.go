@@ -61,7 +61,7 @@ func TestRequestsTravelTogether(t *testing.T) {
 			}
 			calls.take()
 			together(t, s, n, func(i int) {
-				if err := s.Release(t.Context(), refOf(newRequest(fmt.Sprint(i), i))); err != nil {
+				if err := s.Release(t.Context(), locktest.RefTo(newRequest(fmt.Sprint(i), i))); err != nil {
 					t.Errorf("%d: %v", i, err)
 				}
 			})
@@ -110,9 +110,7 @@ func TestRequestsDoNotWaitForStuckCalls(t *testing.T) {
 	}
 	free := s.Occupy(time.Millisecond)
 	defer free()
-	if g, err := s.Acquire(t.Context(), newRequest("impatient", 1)); err != nil || !g.Held {
-		t.Fatalf("%+v, %v", g, err)
-	}
+	locktest.Hold(t, s, newRequest("impatient", 1))
 	s.Occupy(time.Minute)()
 	ctx, cancel := context.WithCancel(t.Context())
 	got := make(chan error, 1)
@@ -121,9 +119,7 @@ func TestRequestsDoNotWaitForStuckCalls(t *testing.T) {
 		got <- err
 	}()
 	locktest.Poll(t, "an operation that waits", locktest.Patience, func() bool { return s.Waiting() == 1 })
-	if g, err := s.Acquire(t.Context(), newRequest("a", 3)); err != nil || !g.Held {
-		t.Fatalf("%+v, %v", g, err)
-	}
+	locktest.Hold(t, s, newRequest("a", 3))
 	cancel()
 	if err := <-got; !errors.Is(err, context.Canceled) {
 		t.Errorf("a request whose caller has gone: %v", err)
@@ -167,8 +163,8 @@ func TestLongNamesDoNotTravelTogether(t *testing.T) {
 		return r
 	}
 	for i := range n {
-		granted(t, holder, request(i, i))
-		queued(t, s, request(i, n+i)) // so that the next request has the transaction that takes a place
+		locktest.Hold(t, holder, request(i, i))
+		locktest.Queue(t, s, request(i, n+i)) // so that the next request has the transaction that takes a place
 	}
 	together(t, s, n, func(i int) {
 		if g, err := s.Acquire(t.Context(), request(i, 2*n+i)); err != nil || g.Position != 2 {

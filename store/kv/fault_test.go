@@ -10,38 +10,21 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/kv"
 )
 
-const lease = 10 * time.Second
+const lease = locktest.Lease
 
-func request(name string, n int, queue bool) store.Request {
-	return store.Request{
-		Name: name, Owner: fmt.Sprintf("owner-%d", n), ID: fmt.Sprintf("%032x", n), Queue: queue,
-		TTL: lease, WaitTTL: lease, Tokens: 1,
-	}
-}
-
-func refOf(req store.Request) store.Ref {
-	return store.Ref{Name: req.Name, Owner: req.Owner, ID: req.ID, TTL: lease}
-}
-
-func hold(t *testing.T, s store.Store, req store.Request) store.Grant {
-	t.Helper()
-	g, err := s.Acquire(t.Context(), req)
-	if err != nil || !g.Held {
-		t.Fatalf("Acquire: got %+v, %v, want it held", g, err)
-	}
-	return g
-}
-
-func queue(t *testing.T, s store.Store, req store.Request) {
-	t.Helper()
-	if g, err := s.Acquire(t.Context(), req); err != nil || g.Held {
-		t.Fatalf("Acquire: got %+v, %v, want it queued", g, err)
-	}
-}
+// What tests of stores share, by short names.
+var (
+	request = locktest.LongRequest
+	refOf   = locktest.RefTo
+	hold    = locktest.Hold
+	queue   = locktest.Queue
+	certain = locktest.Certain
+)
 
 // hear collects the events of a handle.
 func hear(s store.Store) (events func() []store.Event) {
@@ -59,16 +42,6 @@ func hear(s store.Store) (events func() []store.Event) {
 		list = nil
 		return got
 	}
-}
-
-// certain says whether a caller would take err for a certain refusal.
-func certain(err error) bool {
-	for _, s := range []error{store.ErrHeld, store.ErrUpgrade, store.ErrLost, store.ErrForeignKey, store.ErrRefused, store.ErrClosed} {
-		if errors.Is(err, s) {
-			return true
-		}
-	}
-	return false
 }
 
 // TestFault121_EventsLeaveAfterTheCommit: a step that is rolled back tells no

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/store/memory"
 )
 
@@ -11,7 +12,7 @@ import (
 func BenchmarkAcquireRelease(b *testing.B) {
 	s := memory.New()
 	req := request("free", 1, time.Minute)
-	ref := refOf(req)
+	ref := locktest.RefTo(req)
 	b.ReportAllocs()
 	for b.Loop() {
 		if g, err := s.Acquire(b.Context(), req); err != nil || !g.Held {
@@ -31,7 +32,7 @@ func TestFreeNameAllocatesNothing(t *testing.T) {
 	}
 	s := memory.New()
 	req := request("free", 1, time.Minute)
-	ctx, ref := t.Context(), refOf(req)
+	ctx, ref := t.Context(), locktest.RefTo(req)
 	if n := testing.AllocsPerRun(1000, func() {
 		s.Acquire(ctx, req)
 		s.Release(ctx, ref)

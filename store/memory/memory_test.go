@@ -26,10 +26,6 @@ func request(name string, n int, ttl time.Duration) store.Request {
 	}
 }
 
-func refOf(req store.Request) store.Ref {
-	return store.Ref{Name: req.Name, Owner: req.Owner, ID: req.ID, Mode: req.Mode, TTL: req.TTL}
-}
-
 // TestStartsNoGoroutine: not for handles, holds, waiters or events.
 func TestStartsNoGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -41,8 +37,8 @@ func TestStartsNoGoroutine(t *testing.T) {
 		waiter.Queue = true
 		s.Acquire(t.Context(), holder)
 		peer.Acquire(t.Context(), waiter)
-		s.Renew(t.Context(), []store.Ref{refOf(holder)})
-		s.Release(t.Context(), refOf(holder))
+		s.Renew(t.Context(), []store.Ref{locktest.RefTo(holder)})
+		s.Release(t.Context(), locktest.RefTo(holder))
 		if n := runtime.NumGoroutine() - before; n > 0 {
 			t.Errorf("%d goroutines started", n)
 		}
@@ -79,7 +75,7 @@ func TestNamesUsedOnce(t *testing.T) {
 		if g, err := s.Acquire(t.Context(), req); err != nil || !g.Held {
 			t.Fatalf("Acquire: got %+v, %v", g, err)
 		}
-		if err := s.Release(t.Context(), refOf(req)); err != nil {
+		if err := s.Release(t.Context(), locktest.RefTo(req)); err != nil {
 			t.Fatalf("Release: got %v", err)
 		}
 	}
@@ -102,7 +98,7 @@ func TestNamesOfTheDead(t *testing.T) {
 				t.Fatal(err)
 			}
 			if i%4 == 0 { // what is buried goes with the rest
-				ref := refOf(req)
+				ref := locktest.RefTo(req)
 				ref.Bury = true
 				s.Release(t.Context(), ref)
 			}
@@ -158,10 +154,10 @@ func calls(ctx context.Context, s *memory.Store) map[string]error {
 	req := request("n", 1, time.Minute)
 	errs := make(map[string]error)
 	_, errs["Acquire"] = s.Acquire(ctx, req)
-	errs["Renew"] = s.Renew(ctx, []store.Ref{refOf(req)})[0]
+	errs["Renew"] = s.Renew(ctx, []store.Ref{locktest.RefTo(req)})[0]
 	_, errs["Inspect"] = s.Inspect(ctx, "n")
 	_, errs["List"] = s.List(ctx)
-	errs["Release"] = s.Release(ctx, refOf(req))
+	errs["Release"] = s.Release(ctx, locktest.RefTo(req))
 	_, errs["Break"] = s.Break(ctx, "n")
 	return errs
 }
@@ -184,7 +180,7 @@ func TestSinkMayCall(t *testing.T) {
 		})
 		s.Acquire(t.Context(), holder)
 		s.Acquire(t.Context(), waiter)
-		s.Release(t.Context(), refOf(holder))
+		s.Release(t.Context(), locktest.RefTo(holder))
 		if g := <-woken; !g.Held {
 			t.Errorf("in the sink: got %+v, want it held", g)
 		}

@@ -13,16 +13,6 @@ import (
 	"github.com/dlock-go/dlock/store/postgres"
 )
 
-// certain says whether a caller would take err for a certain refusal.
-func certain(err error) bool {
-	for _, s := range []error{store.ErrHeld, store.ErrUpgrade, store.ErrLost, store.ErrForeignKey, store.ErrRefused, store.ErrClosed} {
-		if errors.Is(err, s) {
-			return true
-		}
-	}
-	return false
-}
-
 // TestFault110_AnswerLost: the connection ends after the server has committed. The
 // outcome is unknown, and repeating the id gives the same hold.
 func TestFault110_AnswerLost(t *testing.T) {
@@ -235,9 +225,7 @@ func TestFault112_Pooler(t *testing.T) {
 		holder, waiter := request(name, 2*i, false), request(name, 2*i+1, true)
 		g := hold(t, pooled, holder)
 		queue(t, peer, waiter)
-		if err := pooled.Release(t.Context(), refOf(holder)); err != nil {
-			t.Fatal(err)
-		}
+		release(t, pooled, holder)
 		wantEvent(t, events, "the waiter is granted", func(e store.Event) bool { return e.ID == waiter.ID && e.Token > g.Token })
 	}
 	listen := connect(t, s.url).Config()
@@ -271,8 +259,6 @@ func TestListenerReconnects(t *testing.T) {
 	queue(t, peer, waiter)
 	s.Exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'dlock listener'")
 	wantEvent(t, events, "after the break", func(e store.Event) bool { return e == store.Event{} })
-	if err := locks.Release(t.Context(), refOf(holder)); err != nil {
-		t.Fatal(err)
-	}
+	release(t, locks, holder)
 	wantEvent(t, events, "the waiter is granted", func(e store.Event) bool { return e.ID == waiter.ID })
 }

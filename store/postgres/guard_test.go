@@ -190,9 +190,7 @@ func TestGuardAfterTakeover(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), "SELECT count(*) FROM dlock_locks"); err != nil {
 		t.Fatal(err)
 	}
-	if err := locks.Release(t.Context(), refOf(req)); err != nil {
-		t.Fatal(err)
-	}
+	release(t, locks, req)
 	hold(t, locks, request("n", 2, false))
 	if err := postgres.Guard(t.Context(), tx, held{"n", g.Token}); err == nil {
 		t.Error("Guard with a lost hold: got nil")

@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -10,12 +9,28 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/internal/postgrestest"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/postgres"
 )
 
-const lease = 10 * time.Second
+func TestMain(m *testing.M) {
+	locktest.Main(m, func(url string) (store.Store, error) { return postgres.Open(context.Background(), url) }, "8")
+}
+
+// What tests of stores share, by short names.
+var (
+	request = locktest.LongRequest
+	refOf   = locktest.RefTo
+	hold    = locktest.Hold
+	queue   = locktest.Queue
+	release = locktest.Release
+	hear    = locktest.Hear
+	certain = locktest.Certain
+
+	wantEvent = locktest.WantEvent
+)
 
 // site is a server with a database in which the table is.
 type site struct {
@@ -99,70 +114,10 @@ func one(t testing.TB, url, sql string, args ...any) (n int) {
 	return n
 }
 
-func request(name string, n int, queue bool) store.Request {
-	return store.Request{
-		Name: name, Owner: fmt.Sprintf("owner-%d", n), ID: fmt.Sprintf("%06x%026x", n, n), Queue: queue,
-		TTL: lease, WaitTTL: lease, Tokens: 1,
-	}
-}
-
-func refOf(req store.Request) store.Ref {
-	return store.Ref{Name: req.Name, Owner: req.Owner, ID: req.ID, TTL: req.TTL}
-}
-
-func hold(t testing.TB, s store.Store, req store.Request) store.Grant {
-	t.Helper()
-	g, err := s.Acquire(context.Background(), req)
-	if err != nil || !g.Held {
-		t.Fatalf("Acquire: got %+v, %v, want it held", g, err)
-	}
-	return g
-}
-
-func queue(t testing.TB, s store.Store, req store.Request) {
-	t.Helper()
-	if g, err := s.Acquire(context.Background(), req); err != nil || g.Held {
-		t.Fatalf("Acquire: got %+v, %v, want it queued", g, err)
-	}
-}
-
-// hear returns a channel of the events of a handle.
-func hear(s store.Store) <-chan store.Event {
-	events := make(chan store.Event, 1000)
-	s.Listen(func(e store.Event) {
-		select {
-		case events <- e:
-		default:
-		}
-	})
-	return events
-}
-
-// wantEvent waits for an event that ok accepts.
-func wantEvent(t testing.TB, events <-chan store.Event, what string, ok func(store.Event) bool) {
-	t.Helper()
-	timer := time.NewTimer(20 * time.Second)
-	defer timer.Stop()
-	for {
-		select {
-		case e := <-events:
-			if ok(e) {
-				return
-			}
-		case <-timer.C:
-			t.Fatalf("no event: %s", what)
-		}
-	}
-}
-
 // await waits until ok.
 func await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not true after 20 s: %s", what)
-		}
-	}
+	locktest.Poll(t, what, 20*time.Second, ok)
 }
 
 // database is the name of the database in which the table is.

@@ -82,9 +82,7 @@ func askingAgainAfterRelease(t *testing.T, s *site) {
 	queue(t, locks, first)
 	queue(t, locks, first)
 	queue(t, peer, second)
-	if err := peer.Release(t.Context(), refOf(first)); err != nil {
-		t.Fatal(err)
-	}
+	release(t, peer, first)
 	if g, err := locks.Acquire(t.Context(), first); err != nil || g.Held || g.Position != 2 {
 		t.Errorf("got %+v, %v, want the second place", g, err)
 	}

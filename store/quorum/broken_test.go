@@ -52,9 +52,7 @@ func TestBrokenBeforeItsToken(t *testing.T) {
 				}
 				s.release(a, request("a", 1))
 				time.Sleep(time.Second)
-				for i := range s.nodes {
-					want(t, "left", s.left(i), "")
-				}
+				s.nothingLeft()
 			})
 		})
 	}

@@ -41,9 +41,7 @@ func TestFault101BareMajority(t *testing.T) {
 				s.refused(b, request("b", 1), store.ErrHeld)
 				s.release(a, request("a", 1))
 				synctest.Wait()
-				for i := range s.nodes {
-					want(t, "left", s.left(i), "")
-				}
+				s.nothingLeft()
 			})
 		})
 	}
@@ -157,9 +155,7 @@ func TestRenewalAfterAnUnconfirmedRelease(t *testing.T) {
 			heal()
 		}
 		time.Sleep(time.Second)
-		for i := range s.nodes {
-			want(t, "left", s.left(i), "")
-		}
+		s.nothingLeft()
 		if err := s.renew(a, r); !errors.Is(err, store.ErrLost) {
 			t.Errorf("Renew after the release: got %v, want ErrLost", err)
 		}

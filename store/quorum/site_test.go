@@ -107,6 +107,14 @@ func refOf(r store.Request) store.Ref {
 	return store.Ref{Name: r.Name, Owner: r.Owner, ID: r.ID, Mode: r.Mode, TTL: r.TTL}
 }
 
+// nothingLeft wants no node to have a holder or a waiter.
+func (s *site) nothingLeft() {
+	s.t.Helper()
+	for i := range s.nodes {
+		want(s.t, "left", s.left(i), "")
+	}
+}
+
 func waiting(r store.Request) store.Request { r.Queue = true; return r }
 func shared(r store.Request) store.Request  { r.Mode = store.Shared; return r }
 

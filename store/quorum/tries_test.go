@@ -105,9 +105,7 @@ func TestGrantWhileReleasesAreLate(t *testing.T) {
 		want(t, "token of the repeated request", s.hold(a, r).Token, token)
 		s.release(a, r)
 		time.Sleep(time.Second)
-		for i := range s.nodes {
-			want(t, "left", s.left(i), "")
-		}
+		s.nothingLeft()
 	})
 }
 
@@ -126,9 +124,7 @@ func TestEndedTriesAreBuried(t *testing.T) {
 			t.Errorf("release of a request that got nothing: %v", err)
 		}
 		time.Sleep(4 * time.Second)
-		for i := range s.nodes {
-			want(t, "left", s.left(i), "")
-		}
+		s.nothingLeft()
 	})
 }
 
@@ -194,9 +190,7 @@ func TestTryWhileReleasesAreLost(t *testing.T) {
 			t.Errorf("got %v, want it unavailable for want of a quorum", err)
 		}
 		time.Sleep(time.Second)
-		for i := range s.nodes {
-			want(t, "left", s.left(i), "")
-		}
+		s.nothingLeft()
 		d.Close()
 	})
 }
@@ -301,9 +295,7 @@ func TestVoteWhileAReleaseIsLate(t *testing.T) {
 		s.release(a, r)
 		heal()
 		time.Sleep(time.Second)
-		for i := range s.nodes {
-			want(t, "left", s.left(i), "")
-		}
+		s.nothingLeft()
 	})
 }
 
@@ -337,9 +329,7 @@ func TestRefusalAfterAVoteLeavesNothing(t *testing.T) {
 				}
 				s.refused(a, request("a", 2), store.ErrRefused)
 				time.Sleep(time.Second)
-				for i := range s.nodes {
-					want(t, "left", s.left(i), "")
-				}
+				s.nothingLeft()
 			})
 		})
 	}

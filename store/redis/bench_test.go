@@ -14,6 +14,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/redis"
@@ -73,7 +74,7 @@ func BenchmarkPair(b *testing.B) {
 			if _, err := s.Acquire(ctx, req); err != nil {
 				return err
 			}
-			return s.Release(ctx, refOf(req))
+			return s.Release(ctx, locktest.RefTo(req))
 		},
 		"floor": func(i int) error {
 			req := newRequest(i)
@@ -159,7 +160,7 @@ func BenchmarkTurn(b *testing.B) {
 					}
 					var there []store.Request
 					leave := func() {
-						if err := s.Release(b.Context(), refOf(there[0])); err != nil {
+						if err := s.Release(b.Context(), locktest.RefTo(there[0])); err != nil {
 							b.Error(err)
 						}
 						there = there[1:]

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/redis"
@@ -38,10 +39,6 @@ func newRequest(n int) store.Request {
 	}
 }
 
-func refOf(r store.Request) store.Ref {
-	return store.Ref{Name: r.Name, Owner: r.Owner, ID: r.ID, Mode: r.Mode, TTL: r.TTL}
-}
-
 // TestCallsOfALoneHold: what the headers of the scripts state.
 func TestCallsOfALoneHold(t *testing.T) {
 	t.Parallel()
@@ -52,12 +49,10 @@ func TestCallsOfALoneHold(t *testing.T) {
 		if _, err := s.Acquire(t.Context(), req); err != nil {
 			t.Fatal(err)
 		}
-		if errs := s.Renew(t.Context(), []store.Ref{refOf(req)}); errs[0] != nil {
+		if errs := s.Renew(t.Context(), []store.Ref{locktest.RefTo(req)}); errs[0] != nil {
 			t.Fatal(errs[0])
 		}
-		if err := s.Release(t.Context(), refOf(req)); err != nil {
-			t.Fatal(err)
-		}
+		locktest.Release(t, s, req)
 	}
 	use() // loads the scripts and makes the token counter
 	server.MustDo("CONFIG", "RESETSTAT")
@@ -140,7 +135,7 @@ func TestCallsOfReaders(t *testing.T) {
 		return func() error { _, err := s.Acquire(t.Context(), reader(i)); return err }
 	}
 	release := func(i int) func() error {
-		return func() error { return s.Release(t.Context(), refOf(reader(i))) }
+		return func() error { return s.Release(t.Context(), locktest.RefTo(reader(i))) }
 	}
 	if err := acquire(0)(); err != nil {
 		t.Fatal(err)
@@ -182,9 +177,7 @@ func TestCallsOfAHandOver(t *testing.T) {
 		}
 		for i, req := range all {
 			server.MustDo("CONFIG", "RESETSTAT")
-			if err := s.Release(t.Context(), refOf(req)); err != nil {
-				t.Fatal(err)
-			}
+			locktest.Release(t, s, req)
 			got, first := commands(server), i == 0
 			if first && got["eval"] == 0 && fmt.Sprint(got) != fmt.Sprint(want[waiters]) {
 				t.Errorf("commands of a release with %d who wait:\ngot  %v\nwant %v", waiters, got, want[waiters])
@@ -204,9 +197,7 @@ func TestScriptCost(t *testing.T) {
 	if _, err := s.Acquire(t.Context(), warm); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Release(t.Context(), refOf(warm)); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Release(t, s, warm)
 
 	const depth, rounds, number = 32, 15, 3200
 	run := func(command func(n int) rueidis.Completed) time.Duration {
@@ -236,7 +227,7 @@ func TestScriptCost(t *testing.T) {
 		server.MustDo("FLUSHALL")
 		took := run(func(n int) rueidis.Completed { return redis.AcquireCommand(c, s, newRequest(n)) })
 		acquire = append(acquire, took.Seconds()/set.Seconds())
-		took = run(func(n int) rueidis.Completed { return redis.ReleaseCommand(c, s, refOf(newRequest(n))) })
+		took = run(func(n int) rueidis.Completed { return redis.ReleaseCommand(c, s, locktest.RefTo(newRequest(n))) })
 		release = append(release, took.Seconds()/set.Seconds())
 	}
 	for _, m := range []struct {
@@ -268,7 +259,7 @@ func TestRenewalsTravelTogether(t *testing.T) {
 		if _, err := s.Acquire(t.Context(), req); err != nil {
 			t.Fatal(err)
 		}
-		refs = append(refs, refOf(req))
+		refs = append(refs, locktest.RefTo(req))
 	}
 	s.Renew(t.Context(), refs[:1]) // loads the script
 	server.MustDo("CONFIG", "RESETSTAT")
@@ -303,7 +294,7 @@ func TestRenewalPromotes(t *testing.T) {
 				t.Fatal(err)
 			}
 			if k == 0 {
-				refs = append(refs, refOf(req))
+				refs = append(refs, locktest.RefTo(req))
 			}
 		}
 	}
@@ -346,7 +337,7 @@ func TestRenewalsThroughOneNodeOfACluster(t *testing.T) {
 		req := newRequest(i)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		if _, err := s.Acquire(ctx, req); err == nil { // else its slot is elsewhere
-			refs = append(refs, refOf(req))
+			refs = append(refs, locktest.RefTo(req))
 		}
 		cancel()
 	}

@@ -35,13 +35,9 @@ func TestFirstNodeOfAClusterIsDead(t *testing.T) {
 	}
 
 	dead.Kill()
-	if g, err := to.Acquire(t.Context(), waits); err != nil || g.Held {
-		t.Fatal(g, err)
-	}
+	locktest.Queue(t, to, waits)
 	locktest.Poll(t, "it listens", 5*time.Second, func() bool { return len(channels(master)) == 1 })
-	if err := from.Release(t.Context(), refOf(held)); err != nil {
-		t.Fatal(err)
-	}
+	locktest.Release(t, from, held)
 	for late := time.After(locktest.Soon); ; {
 		select {
 		case e := <-events:
@@ -78,7 +74,7 @@ func TestRenewalsBesideAShardWithoutReplica(t *testing.T) {
 		if _, err := s.Acquire(t.Context(), req); err != nil {
 			t.Fatal(err)
 		}
-		*refs = append(*refs, refOf(req))
+		*refs = append(*refs, locktest.RefTo(req))
 	}
 
 	cluster.Nodes[slices.Index(cluster.Nodes, sick)+3].Kill()
@@ -115,7 +111,7 @@ func TestRenewalsBesideASlotThatIsNotServed(t *testing.T) {
 	cluster.Master(redis.Slot(redis.LockKey(sound.Name))).MustDo("SCRIPT", "FLUSH")
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	errs := s.Renew(ctx, []store.Ref{refOf(sick), refOf(sound)})
+	errs := s.Renew(ctx, []store.Ref{locktest.RefTo(sick), locktest.RefTo(sound)})
 	if errs[0] == nil {
 		t.Error("the fault has not bitten")
 	}

@@ -157,8 +157,10 @@ func TestFault56ManyNames(t *testing.T) {
 		holder := locktest.NewClient(t, open(t, url), o)
 		waiters := open(t, url)
 		c := locktest.NewClient(t, waiters, o)
-		held := inParallel(t, names, func(i int) (*dlock.Hold, error) {
-			return holder.Mutex(strconv.Itoa(i)).LockContext(t.Context())
+		held := make([]*dlock.Hold, names)
+		locktest.InParallel(t, names, func(i int) (err error) {
+			held[i], err = holder.Mutex(strconv.Itoa(i)).LockContext(t.Context())
+			return err
 		})
 		// So that c has all the connections that it needs for calls.
 		for i := range 64 {
@@ -188,7 +190,7 @@ func TestFault56ManyNames(t *testing.T) {
 		if more := connections(servers) - before; more > len(servers) {
 			t.Errorf("%d connections more than before, want at most %d", more, len(servers))
 		}
-		inParallel(t, names, func(i int) (*dlock.Hold, error) { return nil, held[i].Unlock() })
+		locktest.InParallel(t, names, func(i int) error { return held[i].Unlock() })
 		for _, w := range waits {
 			h, _ := w.Granted(locktest.Patience)
 			locktest.Unlock(t, h)
@@ -213,21 +215,4 @@ func connections(servers []*redistest.Server) (n int) {
 		n += strings.Count(server.MustDo("CLIENT", "LIST", "TYPE", "pubsub"), "id=")
 	}
 	return n
-}
-
-// inParallel calls f for 0 to n-1, all at once.
-func inParallel(t *testing.T, n int, f func(i int) (*dlock.Hold, error)) []*dlock.Hold {
-	t.Helper()
-	holds, errs := make([]*dlock.Hold, n), make([]error, n)
-	var calls sync.WaitGroup
-	for i := range n {
-		calls.Go(func() { holds[i], errs[i] = f(i) })
-	}
-	calls.Wait()
-	for _, err := range errs {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	return holds
 }

@@ -1,11 +1,7 @@
 package redis_test
 
 import (
-	"bytes"
 	"context"
-	"log/slog"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -87,9 +83,7 @@ func TestFault07StaleReleaseAfterNewAcquire(t *testing.T) {
 		defer cancel()
 		locktest.MustBe(t, h.Release(ctx, locktest.RefTo(first)), context.DeadlineExceeded)
 
-		if err := s.direct.Release(t.Context(), locktest.RefTo(first)); err != nil {
-			t.Fatal(err)
-		}
+		locktest.Release(t, s.direct, first)
 		g, err := s.direct.Acquire(t.Context(), second)
 		if err != nil {
 			t.Fatal(err)
@@ -99,9 +93,7 @@ func TestFault07StaleReleaseAfterNewAcquire(t *testing.T) {
 			t.Fatalf("the late release has left %+v", state.Holders)
 		}
 		locktest.MustBe(t, s.direct.Release(t.Context(), locktest.RefTo(first)), store.ErrLost)
-		if err := s.direct.Release(t.Context(), locktest.RefTo(second)); err != nil {
-			t.Fatal(err)
-		}
+		locktest.Release(t, s.direct, second)
 		s.empty(0)
 	})
 	t.Run("client", func(t *testing.T) {
@@ -126,63 +118,4 @@ func TestFault07StaleReleaseAfterNewAcquire(t *testing.T) {
 		locktest.Unlock(t, second)
 		s.over("a", o)
 	})
-}
-
-// The release never gets through. The holder is out at once, Unlock says that
-// it does not know, others get in when the lease is over, and the client gives
-// up trying some time after that.
-func TestFault08ReleaseLost(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	var log lockedBuffer
-	o := dlock.Options{TTL: time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))}
-	c, rival := s.far(o), s.near(patient)
-	h := s.lock(c, "a")
-	waits := locktest.Begin(t, rival, "a")
-	s.queued("a", 1)
-	s.proxy.Blackhole(true)
-	began := time.Now()
-	result := make(chan error)
-	go func() { result <- h.Unlock() }()
-	<-h.Done()
-	if took := time.Since(began); took > locktest.Late {
-		t.Errorf("the holder was out after %v", took)
-	}
-	locktest.MustBe(t, <-result, dlock.ErrUnavailable)
-	if took := time.Since(began); took > o.TTL/3+locktest.Late {
-		t.Errorf("Unlock took %v", took)
-	}
-	next, _ := waits.Granted(o.TTL + locktest.Late)
-	s.holds(next)
-	locktest.Poll(t, "it gives up", 3*o.TTL+locktest.Soon, func() bool { return strings.Contains(log.String(), "gave up releasing") })
-	s.holds(next)
-	locktest.Unlock(t, next)
-	s.over("a", o)
-	// Nothing is under way any more that would have to be cut off.
-	began = time.Now()
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
-	if took := time.Since(began); took > locktest.Late {
-		t.Errorf("Close took %v", took)
-	}
-	s.proxy.Blackhole(false)
-}
-
-// lockedBuffer is a buffer for several goroutines.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }

@@ -1,7 +1,6 @@
 package redis_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -15,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/redis"
@@ -40,7 +40,7 @@ type program struct {
 	t     *testing.T
 	store *redis.Store
 	label string
-	said  *transcript
+	said  *locktest.Buffer
 }
 
 var programs atomic.Int64
@@ -55,7 +55,7 @@ func startProgram(t *testing.T, url string, change ...func(*dlock.Options)) *pro
 func startProgramOn(t *testing.T, s *redis.Store, change ...func(*dlock.Options)) *program {
 	t.Helper()
 	p := &program{
-		t: t, store: s, said: &transcript{},
+		t: t, store: s, said: &locktest.Buffer{},
 		label: fmt.Sprint("program ", programs.Add(1)),
 	}
 	opts := &dlock.Options{
@@ -74,24 +74,6 @@ func startProgramOn(t *testing.T, s *redis.Store, change ...func(*dlock.Options)
 
 func withTTL(d time.Duration) func(*dlock.Options) {
 	return func(o *dlock.Options) { o.TTL = d }
-}
-
-// transcript is a buffer for several goroutines.
-type transcript struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (s *transcript) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.buf.Write(p)
-}
-
-func (s *transcript) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.buf.String()
 }
 
 // take takes a lock that should be free.

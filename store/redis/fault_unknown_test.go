@@ -222,12 +222,8 @@ func TestFault05AcquireOvertakenByCleanUp(t *testing.T) {
 		}
 		_, err = s.direct.Acquire(t.Context(), req)
 		locktest.MustBe(t, err, store.ErrLost)
-		if g, err := s.direct.Acquire(t.Context(), locktest.Request("a", 6)); err != nil || !g.Held {
-			t.Fatalf("another id gets %+v, %v", g, err)
-		}
-		if err := s.direct.Release(t.Context(), locktest.RefTo(locktest.Request("a", 6))); err != nil {
-			t.Fatal(err)
-		}
+		locktest.Hold(t, s.direct, locktest.Request("a", 6))
+		locktest.Release(t, s.direct, locktest.Request("a", 6))
 		s.over("a", dlock.Options{TTL: req.TTL})
 	})
 	t.Run("client", func(t *testing.T) {

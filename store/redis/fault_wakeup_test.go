@@ -101,9 +101,7 @@ func TestFault45ReleaseBeforeSubscribed(t *testing.T) {
 			answer <- g
 		}()
 		gate.wait(t)
-		if err := s.direct.Release(t.Context(), locktest.RefTo(first)); err != nil {
-			t.Fatal(err)
-		}
+		locktest.Release(t, s.direct, first)
 		gate.open()
 		if g := <-answer; !g.Held {
 			t.Errorf("the answer is %+v, want held", g)

@@ -168,17 +168,16 @@ func (s *site) lock(c *dlock.Client, name string) *dlock.Hold {
 	return locktest.Lock(s.t, c, name)
 }
 
-// handOver has a lock go from one client to another, which listens from then on:
-// when it waits again it asks but once, and then waits to be told.
+// handOver has a lock go from one client to another, which listens from then on.
 func (s *site) handOver(from, to *dlock.Client, name string) {
 	s.t.Helper()
-	h := s.lock(from, name)
-	waits := locktest.Begin(s.t, to, name)
-	s.queued(name, 1)
+	locktest.HandOver(s.t, s.direct, from, to, name, s.listens)
+}
+
+// listens waits until the one waiter listens.
+func (s *site) listens() {
+	s.t.Helper()
 	locktest.Poll(s.t, "it listens", locktest.Patience, func() bool { return len(channels(s.server)) == 1 })
-	locktest.Unlock(s.t, h)
-	h, _ = waits.Granted(locktest.Patience)
-	locktest.Unlock(s.t, h)
 }
 
 // state asks the server itself.
@@ -204,22 +203,14 @@ func (s *site) queued(name string, n int) {
 // holds asserts that the hold is good and the only one the server has.
 func (s *site) holds(h *dlock.Hold) {
 	s.t.Helper()
-	if err := h.Err(); err != nil {
-		s.t.Fatal(err)
-	}
-	state := s.state(h.Name())
-	if len(state.Holders) != 1 || state.Holders[0].Token != h.Token() {
-		s.t.Fatalf("the server has the holders %+v, want one with token %d", state.Holders, h.Token())
-	}
+	locktest.OnlyHold(s.t, h, s.state(h.Name()))
 }
 
 // over asserts that nobody holds name or waits for it, and that no key is left
 // when the ids that are buried have been forgotten.
 func (s *site) over(name string, o dlock.Options) {
 	s.t.Helper()
-	if state := s.state(name); len(state.Holders)+len(state.Queue) > 0 {
-		s.t.Fatalf("left at the server: %+v", state)
-	}
+	locktest.Unused(s.t, s.state(name))
 	s.empty(o.TTL + 2*time.Second)
 }
 

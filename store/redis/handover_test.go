@@ -63,13 +63,9 @@ func TestPushedHandOver(t *testing.T) {
 		}
 		time.Sleep(rest)
 		releasing := time.Now()
-		if err := from.store.Release(t.Context(), locktest.RefTo(held)); err != nil {
-			t.Fatal(err)
-		}
+		locktest.Release(t, from.store, held)
 		answered := time.Now()
-		if err := to.store.Release(t.Context(), locktest.RefTo(waiting)); err != nil {
-			t.Fatal(err)
-		}
+		locktest.Release(t, to.store, waiting)
 
 		h := locktest.Lock(t, from.client, "a")
 		waits := locktest.Begin(t, to.client, "a")

@@ -144,14 +144,14 @@ func TestCallsBesideTombstones(t *testing.T) {
 		server.MustDo("CONFIG", "RESETSTAT")
 		_, err := s.Acquire(t.Context(), req)
 		require.NoError(t, err)
-		require.NoError(t, s.Release(t.Context(), refOf(req)))
+		require.NoError(t, s.Release(t.Context(), locktest.RefTo(req)))
 		for _, n := range commands(server) {
 			calls += n
 		}
 		return calls
 	}
 	for i := range 3 {
-		ref := refOf(newRequest(100 + i))
+		ref := locktest.RefTo(newRequest(100 + i))
 		ref.Name, ref.Bury = newRequest(2).Name, true
 		require.ErrorIs(t, s.Release(t.Context(), ref), store.ErrLost)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/redis"
@@ -50,7 +51,7 @@ func TestRenewalsDoNotDelayLocks(t *testing.T) {
 	for i := range refs {
 		all.Go(func() {
 			req := newRequest(i)
-			refs[i] = refOf(req)
+			refs[i] = locktest.RefTo(req)
 			if _, err := s.Acquire(t.Context(), req); err != nil {
 				t.Error(err)
 			}

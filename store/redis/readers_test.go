@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/redis"
@@ -57,17 +58,13 @@ func readersAndTheirKeys(t *testing.T, listed int) {
 	}
 	comes := func(i int) {
 		t.Helper()
-		if g, err := s.Acquire(t.Context(), reader(i)); err != nil || !g.Held {
-			t.Fatal(g, err)
-		}
+		locktest.Hold(t, s, reader(i))
 		there[i] = true
 		last("comes " + strconv.Itoa(i))
 	}
 	goes := func(i int) {
 		t.Helper()
-		if err := s.Release(t.Context(), refOf(reader(i))); err != nil {
-			t.Fatal(err)
-		}
+		locktest.Release(t, s, reader(i))
 		delete(there, i)
 		if len(there) > 0 {
 			last("goes " + strconv.Itoa(i))
@@ -90,7 +87,7 @@ func readersAndTheirKeys(t *testing.T, listed int) {
 		goes(2)
 		goes(1)
 	}
-	if err := s.Release(t.Context(), refOf(reader(1))); !errors.Is(err, store.ErrLost) {
+	if err := s.Release(t.Context(), locktest.RefTo(reader(1))); !errors.Is(err, store.ErrLost) {
 		t.Fatal(err)
 	}
 }
@@ -125,9 +122,7 @@ func TestDeadReadersDoNotPileUp(t *testing.T) {
 		for i := range n {
 			req := newRequest(first + i)
 			req.Name, req.Mode, req.TTL = "a", store.Shared, lease
-			if g, err := s.Acquire(t.Context(), req); err != nil || !g.Held {
-				t.Fatal(g, err)
-			}
+			locktest.Hold(t, s, req)
 		}
 	}
 	come(0, 1, time.Minute)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/conformance"
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/redis"
@@ -111,9 +112,7 @@ func listening(t testing.TB, url string) *redis.Store {
 		}
 	}
 	for _, r := range []store.Request{waits, held} {
-		if err := s.Release(t.Context(), refOf(r)); err != nil {
-			t.Fatal(err)
-		}
+		locktest.Release(t, s, r)
 	}
 	if err := redis.ListenEverywhere(t.Context(), s, time.Minute); err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/redis"
@@ -43,9 +44,7 @@ func TestCallsOfManySiblings(t *testing.T) {
 			}
 
 			server.MustDo("CONFIG", "RESETSTAT")
-			if err := s.Release(t.Context(), refOf(held)); err != nil {
-				t.Fatal(err)
-			}
+			locktest.Release(t, s, held)
 			calls := 0
 			for _, n := range commands(server) {
 				calls += n
@@ -68,7 +67,7 @@ func TestCallsOfManySiblings(t *testing.T) {
 				}
 			}
 			for i, req := range all {
-				if err := s.Release(t.Context(), refOf(req)); err != nil {
+				if err := s.Release(t.Context(), locktest.RefTo(req)); err != nil {
 					t.Fatalf("request %d was granted, but: %v", i, err)
 				}
 			}

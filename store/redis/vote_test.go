@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/internal/faultstore"
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/memory"
@@ -37,7 +38,7 @@ func TestVote(t *testing.T) {
 	now := uint64(time.Now().Add(time.Hour).UnixMicro())
 	counted := ask("n", "z")
 	require.Less(t, vote(counted, now).Grant.Token, now, "a lost counter takes no token from elsewhere")
-	require.NoError(t, s.Release(bounded(t), refOf(counted)))
+	require.NoError(t, s.Release(bounded(t), locktest.RefTo(counted)))
 	first := ask("n", "a")
 	v := vote(first, now)
 	require.Equal(t, store.Grant{Held: true, Token: now, TTL: v.Grant.TTL, Holds: 1}, v.Grant)
@@ -58,15 +59,15 @@ func TestVote(t *testing.T) {
 	require.Equal(t, 1, v.Grant.Position)
 	_, err = s.Vote(bounded(t), ask("n", "b"), now+1000)
 	require.ErrorIs(t, err, store.ErrHeld)
-	require.NoError(t, s.Release(bounded(t), refOf(waiting)))
-	require.NoError(t, s.Release(bounded(t), refOf(again)))
-	require.NoError(t, s.Release(bounded(t), refOf(first)))
+	require.NoError(t, s.Release(bounded(t), locktest.RefTo(waiting)))
+	require.NoError(t, s.Release(bounded(t), locktest.RefTo(again)))
+	require.NoError(t, s.Release(bounded(t), locktest.RefTo(first)))
 	late := vote(ask("n", "c"), now+9)
 	require.Greater(t, late.Grant.Token, now+9, "a token that was reserved before")
 
 	writer := ask("r", "z")
 	vote(writer, 0)
-	require.NoError(t, s.Release(bounded(t), refOf(writer)))
+	require.NoError(t, s.Release(bounded(t), locktest.RefTo(writer)))
 	reader := ask("r", "a")
 	reader.Mode = store.Shared
 	require.Equal(t, now+5000, vote(reader, now+5000).Grant.Token)
@@ -79,8 +80,8 @@ func TestVote(t *testing.T) {
 
 	former := ask("b", "a")
 	vote(former, 0)
-	require.NoError(t, s.Release(bounded(t), refOf(former)))
-	gone := refOf(ask("b", "a"))
+	require.NoError(t, s.Release(bounded(t), locktest.RefTo(former)))
+	gone := locktest.RefTo(ask("b", "a"))
 	gone.Bury = true
 	require.ErrorIs(t, s.Release(bounded(t), gone), store.ErrLost)
 	require.Equal(t, now+9000, vote(ask("b", "b"), now+9000).Grant.Token, "a name with a buried id")

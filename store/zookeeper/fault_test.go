@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/locktest"
+	"github.com/dlock-go/dlock/internal/proxytest"
 	"github.com/dlock-go/dlock/internal/zookeepertest"
 	"github.com/dlock-go/dlock/store"
 )
@@ -51,7 +51,7 @@ func wantFree(t *testing.T, e *zookeepertest.Ensemble) {
 // hears of a grant that was made meanwhile.
 func disconnected(t *testing.T, e *zookeepertest.Ensemble) {
 	near := open(t, e.URL())
-	p := etcdtest.StartProxy(t, e.Members[0].Addr)
+	p := proxytest.Start(t, e.Members[0].Addr)
 	far := open(t, "zk://"+p.Addr)
 	events := hear(far)
 
@@ -82,7 +82,7 @@ func disconnected(t *testing.T, e *zookeepertest.Ensemble) {
 // granted. The end of the session frees nothing.
 func sessionExpired(t *testing.T, e *zookeepertest.Ensemble) {
 	const ttl = 4 * time.Second
-	p := etcdtest.StartProxy(t, e.Members[0].Addr)
+	p := proxytest.Start(t, e.Members[0].Addr)
 	client := func(url string) *dlock.Client {
 		c, err := dlock.New(open(t, url), &dlock.Options{TTL: ttl})
 		require.NoError(t, err)
@@ -109,7 +109,7 @@ func sessionExpired(t *testing.T, e *zookeepertest.Ensemble) {
 // waiterOfAnExpiredSession: its place stays, and it is told of its grant.
 func waiterOfAnExpiredSession(t *testing.T, e *zookeepertest.Ensemble) {
 	near := open(t, e.URL())
-	p := etcdtest.StartProxy(t, e.Members[0].Addr)
+	p := proxytest.Start(t, e.Members[0].Addr)
 	far := open(t, proxied(p.Addr))
 	events := hear(far)
 	held, waits := request("session", 1, false), request("session", 2, true)
@@ -149,14 +149,14 @@ func (p *deafProxy) during(t *testing.T, call func(ctx context.Context) error) {
 // hears ends the loss of answers.
 func (p *deafProxy) hears() {
 	p.deaf.Store(false)
-	p.cut()
+	p.Cut()
 }
 
 // lostReply: the hold is found by its id, and nothing is left of it.
 func lostReply(t *testing.T, e *zookeepertest.Ensemble) {
 	near := open(t, e.URL())
 	p := startDeafProxy(t, e.Members[0].Addr)
-	far := open(t, proxied(p.addr))
+	far := open(t, proxied(p.Addr))
 	hold(t, far, request("warm", 9, false)) // knows the clock
 	release(t, far, request("warm", 9, false))
 
@@ -185,7 +185,7 @@ func lostReply(t *testing.T, e *zookeepertest.Ensemble) {
 func lostReplyOfAPlace(t *testing.T, e *zookeepertest.Ensemble) {
 	near := open(t, e.URL())
 	p := startDeafProxy(t, e.Members[0].Addr)
-	far := open(t, "zk://"+p.addr)
+	far := open(t, "zk://"+p.Addr)
 	events := hear(far)
 	held, waits := request("place", 1, false), request("place", 2, true)
 	hold(t, near, held)

@@ -7,14 +7,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/internal/zookeepertest"
 	"github.com/dlock-go/dlock/store"
 )
-
-// refTo is the hold or place of a request.
-func refTo(req store.Request) store.Ref {
-	return store.Ref{Name: req.Name, Owner: req.Owner, ID: req.ID, TTL: req.TTL}
-}
 
 // plantChild makes a node of another program below that of a name.
 func plantChild(t *testing.T, s *Store, name string) {
@@ -35,7 +31,7 @@ func foreignChild(t *testing.T, e *zookeepertest.Ensemble) {
 	}
 	plantChild(t, s, "held")
 	plantChild(t, s, "dead")
-	assert.ErrorIs(t, s.Release(t.Context(), refTo(held)), store.ErrForeignKey)
+	assert.ErrorIs(t, s.Release(t.Context(), locktest.RefTo(held)), store.ErrForeignKey)
 	require.Eventually(t, func() bool {
 		names, err := s.List(t.Context())
 		require.NoError(t, err)
@@ -62,15 +58,15 @@ func missingChild(t *testing.T, e *zookeepertest.Ensemble) {
 	_, err := s.Acquire(t.Context(), numbered("x", 1))
 	require.NoError(t, err)
 	deleteRoom(t, s, "x")
-	assert.ErrorIs(t, s.Renew(t.Context(), []store.Ref{refTo(numbered("x", 1))})[0], store.ErrForeignKey)
-	assert.ErrorIs(t, s.Release(t.Context(), refTo(numbered("x", 1))), store.ErrForeignKey)
+	assert.ErrorIs(t, s.Renew(t.Context(), []store.Ref{locktest.RefTo(numbered("x", 1))})[0], store.ErrForeignKey)
+	assert.ErrorIs(t, s.Release(t.Context(), locktest.RefTo(numbered("x", 1))), store.ErrForeignKey)
 
 	_, err = s.Acquire(t.Context(), numbered("y", 1))
 	require.NoError(t, err)
 	_, err = s.Acquire(t.Context(), place("y", 2))
 	require.NoError(t, err)
 	require.NoError(t, s.conn.Delete(s.namePath("y")+"/"+nodesBelow(t, s, "y")[1], -1))
-	assert.ErrorIs(t, s.Release(t.Context(), refTo(numbered("y", 1))), store.ErrForeignKey)
+	assert.ErrorIs(t, s.Release(t.Context(), locktest.RefTo(numbered("y", 1))), store.ErrForeignKey)
 }
 
 // deletedByHand: a name that an operator has deleted with all its nodes is free, its
@@ -98,5 +94,5 @@ func deletedByHand(t *testing.T, e *zookeepertest.Ensemble) {
 	g, err := b.Acquire(t.Context(), place("x", 2))
 	require.NoError(t, err)
 	assert.True(t, g.Held)
-	assert.ErrorIs(t, a.Renew(t.Context(), []store.Ref{refTo(numbered("x", 1))})[0], store.ErrLost)
+	assert.ErrorIs(t, a.Renew(t.Context(), []store.Ref{locktest.RefTo(numbered("x", 1))})[0], store.ErrLost)
 }

@@ -5,79 +5,36 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/dlock-go/dlock/internal/proxytest"
 )
 
 // deafProxy stands between a handle and a server. While it is deaf, requests reach
 // the server and answers are lost. While its gate is locked, nothing passes.
 type deafProxy struct {
-	addr string
+	*proxytest.Proxy
 	deaf atomic.Bool
 	gate sync.RWMutex
-
-	mu    sync.Mutex
-	conns []net.Conn
 }
 
 func startDeafProxy(t testing.TB, target string) *deafProxy {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &deafProxy{addr: l.Addr().String()}
-	var running sync.WaitGroup
-	running.Go(func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
-			server, err := net.Dial("tcp", target)
-			if err != nil {
-				client.Close()
-				continue
-			}
-			p.mu.Lock()
-			p.conns = append(p.conns, client, server)
-			p.mu.Unlock()
-			running.Go(func() { p.copy(server, client, func() bool { return true }) })
-			running.Go(func() { p.copy(client, server, func() bool { return !p.deaf.Load() }) })
-		}
-	})
-	t.Cleanup(func() {
-		l.Close()
-		p.cut()
-		running.Wait()
-	})
+	p := &deafProxy{}
+	p.Proxy = proxytest.StartWith(t, target, func(l *proxytest.Link) { l.Forward(p.request, p.answer) })
 	return p
 }
 
-// copy passes on what passes says, through the gate.
-func (p *deafProxy) copy(to, from net.Conn, passes func() bool) {
-	defer to.Close()
-	buf := make([]byte, 32<<10)
-	for {
-		n, err := from.Read(buf)
-		if err != nil {
-			return
-		}
-		p.gate.RLock()
-		if passes() {
-			_, err = to.Write(buf[:n])
-		}
-		p.gate.RUnlock()
-		if err != nil {
-			return
-		}
-	}
+func (p *deafProxy) request(to net.Conn, message []byte) error {
+	p.gate.RLock()
+	defer p.gate.RUnlock()
+	return proxytest.Write(to, message)
 }
 
-// cut closes all connections.
-func (p *deafProxy) cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range p.conns {
-		c.Close()
+func (p *deafProxy) answer(to net.Conn, message []byte) error {
+	p.gate.RLock()
+	defer p.gate.RUnlock()
+	if p.deaf.Load() {
+		return nil
 	}
-	p.conns = nil
+	return proxytest.Write(to, message)
 }

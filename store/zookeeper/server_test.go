@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/internal/zookeepertest"
 	"github.com/dlock-go/dlock/store"
 )
@@ -111,7 +112,7 @@ func tokensOfManyReaders(t *testing.T, e *zookeepertest.Ensemble) {
 		_, err := s.Acquire(t.Context(), req)
 		require.NoError(t, err)
 	}
-	require.NoError(t, s.Release(t.Context(), refTo(numbered("readers", 0))))
+	require.NoError(t, s.Release(t.Context(), locktest.RefTo(numbered("readers", 0))))
 	tokens := map[uint64]bool{}
 	for range readers {
 		select {

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/locktest"
+	"github.com/dlock-go/dlock/internal/proxytest"
 	"github.com/dlock-go/dlock/internal/zookeepertest"
 	"github.com/dlock-go/dlock/store"
 )
@@ -74,7 +75,7 @@ func wantNoWatch(t *testing.T, s *Store) {
 // closeOfASharedConnection: a handle over a connection of the user is closed while the
 // connection is broken. The connection goes on, and nothing of the handle is left.
 func closeOfASharedConnection(t *testing.T, e *zookeepertest.Ensemble) {
-	p := etcdtest.StartProxy(t, e.Members[0].Addr)
+	p := proxytest.Start(t, e.Members[0].Addr)
 	owner, err := Open("zk://" + p.Addr + "/shared?session_timeout=20s")
 	require.NoError(t, err)
 	t.Cleanup(func() { owner.Close() })
@@ -128,7 +129,7 @@ func recordOfAHolder(t *testing.T, e *zookeepertest.Ensemble) {
 	require.NoError(t, err)
 	_, err = b.Acquire(t.Context(), place("known", 2))
 	require.NoError(t, err)
-	require.NoError(t, a.Release(t.Context(), refTo(numbered("known", 1))))
+	require.NoError(t, a.Release(t.Context(), locktest.RefTo(numbered("known", 1))))
 	select {
 	case event := <-events:
 		require.NotZero(t, event.Token)
@@ -144,7 +145,7 @@ func recordOfAHolder(t *testing.T, e *zookeepertest.Ensemble) {
 			return zxid == now && !reads
 		}, 10*time.Second, 5*time.Millisecond, "the record with a waiter more")
 	}
-	require.NoError(t, b.Renew(t.Context(), []store.Ref{refTo(numbered("known", 2))})[0])
+	require.NoError(t, b.Renew(t.Context(), []store.Ref{locktest.RefTo(numbered("known", 2))})[0])
 	require.Eventually(t, func() bool { return !b.runs("watch") }, 10*time.Second, 10*time.Millisecond)
-	require.NoError(t, b.Release(t.Context(), refTo(numbered("known", 2))))
+	require.NoError(t, b.Release(t.Context(), locktest.RefTo(numbered("known", 2))))
 }

@@ -24,7 +24,7 @@ func conform(t *testing.T, e *zookeepertest.Ensemble) {
 	conformance.RunSuite(t, conformance.Suite{
 		New: func(t testing.TB) store.Store {
 			p := startDeafProxy(t, e.Members[0].Addr)
-			s := opened(t, "zk://"+p.addr)
+			s := opened(t, "zk://"+p.Addr)
 			gates.Store(s, &p.gate)
 			return s
 		},
