@@ -28,6 +28,9 @@ type kind struct {
 	// may end leases that the new one has renewed (etcd-io/etcd issues 12528 and
 	// 15247), so that what is lost then is the store's loss.
 	zombie bool
+	// prolongs: after a change of the leader holds and places last as long as they had
+	// left before it, so that nothing is known of when they have ended at the latest.
+	prolongs bool
 	// forgets: the store begins its tokens anew.
 	forgets bool
 	// lingers is how much longer than else something may be left at the store.

@@ -128,6 +128,7 @@ func (h *history) evidence() *evidence {
 	for i, k := range h.kinds {
 		e.Forgets = e.Forgets || k.forgets
 		e.Doubled = e.Doubled || k.doubles
+		e.Longer = e.Longer || k.prolongs
 		if k.loses {
 			e.Lossy = append(e.Lossy, h.spans[i])
 		}

@@ -257,7 +257,7 @@ func (s *script) expiry(a *attempt, i int) {
 	}
 	from, to := s.expires(c), never
 	latest := never
-	if _, killed := s.e.Killed[a.worker]; !killed && !s.e.Etcd && len(s.e.Lossy) == 0 && c.certain() {
+	if _, killed := s.e.Killed[a.worker]; !killed && !s.e.Etcd && !s.e.Longer && len(s.e.Lossy) == 0 && c.certain() {
 		latest = c.Return.plus(max(s.e.TTL, 2*c.WaitTTL) + slack) // a place may be promoted at its very end
 	}
 	for _, later := range a.calls[i+1:] {

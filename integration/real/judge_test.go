@@ -16,6 +16,7 @@ type evidence struct {
 	Lossy   []span // the store may have lost holds
 	Doubled bool   // calls arrived twice
 	Forgets bool   // it has begun its tokens anew
+	Longer  bool   // leases may have lasted longer than asked for
 	Etcd    bool
 	Quorum  bool   // of several stores, with no order among those who wait
 	Ends    moment // from when on another copy of the data may be the store's; never if there is none

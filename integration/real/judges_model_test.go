@@ -55,6 +55,7 @@ func of(n int) func(*record) {
 }
 func atMs(n int) moment             { return moment(time.Duration(n) * time.Millisecond) }
 func likeEtcd(e *evidence)          { e.Etcd = true }
+func longer(e *evidence)            { e.Longer = true }
 func doubling(e *evidence)          { e.Doubled = true }
 func ends(at int) func(e *evidence) { return func(e *evidence) { e.Ends = atMs(at) } }
 func loses(x, y int) func(*evidence) {
@@ -99,6 +100,7 @@ func TestModelJudges(t *testing.T) {
 		{"busy while it is released", true, func(s *story) { s.held(1, 0, 2, 1); s.release(1, 3, 6); s.busy(2, 5, 7) }, nil},
 		{"busy long after the lease", false, func(s *story) { s.held(1, 0, 2, 1); s.busy(2, 1100, 1101) }, nil},
 		{"busy long after the lease, on etcd", true, func(s *story) { s.held(1, 0, 2, 1); s.busy(2, 1100, 1101) }, likeEtcd},
+		{"busy long after the lease, which another leader prolonged", true, func(s *story) { s.held(1, 0, 2, 1); s.busy(2, 1100, 1101) }, longer},
 		{"busy after the lease, which a renewal may have kept", true, func(s *story) {
 			s.held(1, 0, 2, 1)
 			s.tell(opRenew, 1, 900, 950, unknown)

@@ -82,7 +82,7 @@ func (s *site) leftAtZookeeper() (all []string, err error) {
 
 // Faults of ZooKeeper: rows 115 and 116 of the catalogue, and members.
 var zookeeperFaults = []kind{
-	{name: "member paused", slow: true, zombie: true, on: onZookeeper, make: func(h *history) trouble {
+	{name: "member paused", slow: true, prolongs: true, on: onZookeeper, make: func(h *history) trouble {
 		lasts := h.between(h.plan.TTL/2, h.plan.TTL*3/2)
 		var m *zookeepertest.Member
 		return trouble{
@@ -92,7 +92,7 @@ var zookeeperFaults = []kind{
 			bit:   h.disturbed(lasts / 4),
 		}
 	}},
-	{name: "leading member killed", slow: true, zombie: true, on: onZookeeper, make: func(h *history) trouble {
+	{name: "leading member killed", slow: true, prolongs: true, on: onZookeeper, make: func(h *history) trouble {
 		var m *zookeepertest.Member
 		return trouble{
 			lasts: h.between(50*time.Millisecond, h.plan.TTL),
