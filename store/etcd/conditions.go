@@ -48,9 +48,19 @@ func (k idKeys) removeAll() []clientv3.Op {
 // noForeign is that there is no key before those of holds and waiters, where version 1 had its own.
 func (k idKeys) noForeign() clientv3.Cmp { return none(k.to(kindRefused), k.from(kindReadWaiter)) }
 
-// noOwn is that the owner has no hold of a kind.
+// noOwn is that the owner has no key of a kind.
 func (k idKeys) noOwn(kind string) clientv3.Cmp {
 	return none(k.from(kind)+"/"+k.tag+"/", k.from(kind)+"/"+k.tag+"0")
+}
+
+// noSibling is that no other request of the owner waits.
+func (k idKeys) noSibling() (conditions []clientv3.Cmp) {
+	for _, kind := range []string{kindReadWaiter, kindWriteWaiter} {
+		owner := k.from(kind) + "/" + k.tag
+		id := owner + "/" + k.id
+		conditions = append(conditions, none(owner+"/", id), none(id+"0", owner+"0"))
+	}
+	return conditions
 }
 
 // look reads all there is of the name.
@@ -87,6 +97,9 @@ func next(waiters ...*entry) clientv3.Op {
 	queue := clientv3.CreateRevision(head.from(kindReadWaiter)).WithRange(head.to(kindWriteWaiter))
 	conditions := []clientv3.Cmp{
 		head.noForeign(), none(head.from(kindWrite), head.to(kindWrite)), clientv3.Compare(queue, ">", head.create-1),
+	}
+	if len(waiters) > 1 {
+		conditions = append(conditions, head.noOwn(kindWriteWaiter)) // it would be granted before the second
 	}
 	var then []clientv3.Op
 	for _, e := range waiters {

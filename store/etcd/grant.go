@@ -45,7 +45,7 @@ func (s *Store) settle(ctx context.Context, v *view, e *entry, own leaser) (h *e
 		if e != nil && find(v.holds, e.id) != nil {
 			return find(v.holds, e.id), v, nil
 		}
-		w, _ := v.due(e)
+		w := v.due(e)
 		if w == nil {
 			return nil, v, nil
 		}

@@ -16,6 +16,7 @@ import (
 
 // Release implements [store.Store]. It takes one round trip, with Bury three, one more for a hold that is not there
 // any more, and blocks until answered or ctx ends. The next waiter is granted by its own handle, upon the deletion.
+// If other requests of the owner wait, it takes two more, and two for each hold that it makes for those that are granted.
 func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 	if err := s.ready(ctx); err != nil {
 		return err
@@ -59,9 +60,16 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 // errMaybeDone: what was refused for want of space may have been carried out, which etcd says of such calls, too.
 var errMaybeDone = errors.New("refused for want of space, and perhaps carried out all the same")
 
-// remove deletes keys and reports whether there was one.
+// remove deletes keys of an id and reports whether there was one. Requests of its owner that were granted together with
+// it get their holds first: without it they would wait again.
 func (s *Store) remove(ctx context.Context, k idKeys, op clientv3.Op) (found bool, err error) {
-	answer, repeated, err := s.together.do(ctx, k.dir, op)
+	answer, repeated, err := s.together.do(ctx, k.dir, clientv3.OpTxn(k.noSibling(), []clientv3.Op{op}, nil))
+	if err == nil && !answer.Succeeded {
+		// What cannot be settled for want of space, for example, is removed all the same.
+		if _, err = s.lookSettled(ctx, k.dir); err == nil || isRefusal(err) || errors.Is(err, store.ErrForeignKey) {
+			answer, repeated, err = s.together.do(ctx, k.dir, op)
+		}
+	}
 	if found = err == nil && deleted(answer); err == nil && !found && repeated {
 		err = errMaybeDone
 	}
@@ -80,8 +88,8 @@ func (s *Store) bury(ctx context.Context, k idKeys, ttl time.Duration) (found bo
 	if err != nil {
 		return false, err
 	}
-	answer, err := s.client.Txn(ctx).Then(append(k.removeAll(),
-		clientv3.OpPut(k.refused(), tombstone, clientv3.WithLease(lease.ID)))...).Commit()
+	found, err = s.remove(ctx, k, clientv3.OpTxn(nil, append(k.removeAll(),
+		clientv3.OpPut(k.refused(), tombstone, clientv3.WithLease(lease.ID))), nil))
 	switch {
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		err = errMaybeDone // then the burial hangs on the lease
@@ -91,7 +99,7 @@ func (s *Store) bury(ctx context.Context, k idKeys, ttl time.Duration) (found bo
 	if rest := time.Duration(lease.TTL)*time.Second - time.Since(sent); err == nil && rest < ttl { // from its writing on
 		_, err = s.leases.keepAlive(ctx, lease.ID)
 	}
-	return err == nil && deleted((*pb.TxnResponse)(answer)), err
+	return found, err
 }
 
 // tombstone is the value of the key of an id that is refused.
