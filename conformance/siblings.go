@@ -208,6 +208,29 @@ var siblingCases = []testCase{
 		},
 	},
 	{
+		name: "counted when they re-enter at once",
+		says: "Holds int // live holds of this owner, this one included", needs: peer | common,
+		run: func(h *harness) {
+			for range 20 {
+				first, again, other := h.exclusive("A"), h.exclusive("A"), h.exclusive("A").through(h.other)
+				first.hold()
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					other.ask()
+				}()
+				again.ask()
+				<-done
+				if n, m := again.grant.Holds, other.grant.Holds; min(n, m) != 2 || max(n, m) != 3 {
+					h.failf("2 and 3", "%d and %d holds", n, m)
+				}
+				for _, x := range []*claim{first, again, other} {
+					x.release()
+				}
+			}
+		},
+	},
+	{
 		name: "strangers in between stay",
 		says: saysPromote, needs: fair,
 		run: func(h *harness) {

@@ -119,7 +119,7 @@ func next(waiters ...*entry) clientv3.Op {
 }
 
 // again is the transaction that makes a hold of an owner that has one, own: a re-entry, with its token,
-// or an upgrade, with a new one.
+// or an upgrade, with a new one. It reads all there is after that, which says how many holds the owner has.
 func (v *view) again(e, own *entry, lease clientv3.LeaseID) (op clientv3.Op, token uint64) {
 	conditions := append(own.ours(own.key), still(own.key, own.create),
 		still(e.again(), 0), still(e.refused(), 0), still(e.place(), e.create))
@@ -137,6 +137,6 @@ func (v *view) again(e, own *entry, lease clientv3.LeaseID) (op clientv3.Op, tok
 		}
 	}
 	return clientv3.OpTxn(conditions, []clientv3.Op{
-		clientv3.OpDelete(e.place()), e.put(e.again(), text, lease),
+		clientv3.OpDelete(e.place()), e.put(e.again(), text, lease), e.look(),
 	}, []clientv3.Op{e.look()}), token
 }
