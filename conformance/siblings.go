@@ -1,5 +1,7 @@
 package conformance
 
+import "github.com/dlock-go/dlock/store"
+
 const saysSiblings = "When an owner is granted, in whatever way, those of its waiting requests that rule 2 now allows are granted as well"
 
 // Requests of one owner that wait behind each other: nested calls must not
@@ -204,6 +206,24 @@ var siblingCases = []testCase{
 				for _, x := range []*claim{first, second, third} {
 					x.release()
 				}
+			}
+		},
+	},
+	{
+		name: "a reader before an upgrade behind a downgrade",
+		says: saysPromote, needs: fair | peer,
+		run: func(h *harness) {
+			for range 10 {
+				write, read, r, up := h.exclusive("A"), h.shared("A"), h.shared("R").through(h.other), h.exclusive("A")
+				write.hold()
+				read.hold()
+				r.queue()
+				write.release()
+				up.refused(store.ErrUpgrade) // though the other process may not have heard yet
+				h.wake(r)
+				h.wantHolders(read, r)
+				read.release()
+				r.release()
 			}
 		},
 	},

@@ -36,10 +36,11 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 	case ref.Bury:
 		found, err = s.bury(ctx, k, ref.TTL)
 	case r != nil && known.state == holding:
-		there := []clientv3.Cmp{r.hold(known).on(known.lease.id)}
-		found, err = s.remove(ctx, k, clientv3.OpTxn(there, []clientv3.Op{clientv3.OpDelete(known.key)}, nil))
+		alone := []clientv3.Cmp{k.noOwn(kindReadWaiter), k.noOwn(kindWriteWaiter), r.hold(known).on(known.lease.id)}
+		_, found, err = s.drop(ctx, k, clientv3.OpTxn(alone, []clientv3.Op{clientv3.OpDelete(known.key)}, nil))
 	}
-	// A place may have become a hold without this handle, and after a snapshot is restored a hold may be a place again.
+	// Other requests of the owner may wait. A place may have become a hold without this handle, and after a snapshot is
+	// restored a hold may be a place again.
 	if err == nil && !found && !ref.Bury {
 		found, err = s.remove(ctx, k, clientv3.OpTxn(nil, k.removeAll(), nil))
 	}
@@ -63,17 +64,27 @@ var errMaybeDone = errors.New("refused for want of space, and perhaps carried ou
 // remove deletes keys of an id and reports whether there was one. Requests of its owner that were granted together with
 // it get their holds first: without it they would wait again.
 func (s *Store) remove(ctx context.Context, k idKeys, op clientv3.Op) (found bool, err error) {
-	answer, repeated, err := s.together.do(ctx, k.dir, clientv3.OpTxn(k.noSibling(), []clientv3.Op{op}, nil))
-	if err == nil && !answer.Succeeded {
-		// What cannot be settled for want of space, for example, is removed all the same.
-		if _, err = s.lookSettled(ctx, k.dir); err == nil || isRefusal(err) || errors.Is(err, store.ErrForeignKey) {
-			answer, repeated, err = s.together.do(ctx, k.dir, op)
-		}
+	alone, found, err := s.drop(ctx, k, clientv3.OpTxn(k.noSibling(), []clientv3.Op{op}, nil))
+	if err != nil || alone {
+		return found, err
 	}
-	if found = err == nil && deleted(answer); err == nil && !found && repeated {
-		err = errMaybeDone
+	// What cannot be settled for want of space, for example, is removed all the same.
+	if _, err = s.lookSettled(ctx, k.dir); err == nil || isRefusal(err) || errors.Is(err, store.ErrForeignKey) {
+		_, found, err = s.drop(ctx, k, op)
 	}
 	return found, err
+}
+
+// drop deletes keys of an id if conditions hold, and reports whether they do and whether there was a key.
+func (s *Store) drop(ctx context.Context, k idKeys, op clientv3.Op) (holds, found bool, err error) {
+	answer, repeated, err := s.together.do(ctx, k.dir, op)
+	if err != nil {
+		return false, false, err
+	}
+	if found = deleted(answer); !found && repeated {
+		err = errMaybeDone
+	}
+	return answer.Succeeded, found, err
 }
 
 // bury deletes all keys that an id may have, and leaves a key by which it is refused for ttl.

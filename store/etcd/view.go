@@ -90,32 +90,36 @@ func allows(holds []*entry, e *entry) bool {
 }
 
 // grants are the requests that the model has granted and that have no hold yet, in the order of their grants: there may
-// be several, for a waiter's own handle makes its hold. Those that build on a hold of their owner come before the head of
-// the queue. e, which may be nil and need not have a place, is among the requests. Upgrade: it is refused as one.
+// be several, for a waiter's own handle makes its hold. Waiters that build on a hold of their owner come before the head of
+// the queue, and e comes last if it has no place; it may be nil. Upgrade: e is refused as one.
 func (v *view) grants(e *entry) (all []*entry, upgrade bool) {
 	holds, rest := slices.Clone(v.holds), slices.Clone(v.queue)
-	if e != nil && index(rest, e.id) < 0 && e.create == 0 && !v.buried[e.id] {
-		rest = append(rest, e)
-	}
 	grant := func(i int) {
 		holds = append(holds, rest[i])
 		rest = slices.Delete(rest, i, i+1)
 	}
-	build := func(owns func(*entry) bool) {
+	build := func(mine func(*entry) bool) {
 		for i := 0; i < len(rest); i++ {
-			if w := rest[i]; owns(w) && allows(holds, w) {
+			if w := rest[i]; mine(w) && allows(holds, w) {
 				grant(i)
 				i = -1 // the new hold may allow one that was passed over
 			}
 		}
 	}
-	build(func(w *entry) bool { return ofOwner(holds, w.tag) != nil })
+	owns := func(w *entry) bool { return ofOwner(holds, w.tag) != nil }
+	build(owns)
 	for len(rest) > 0 && allows(holds, rest[0]) {
 		head := rest[0]
 		grant(0)
 		build(func(w *entry) bool { return w.tag == head.tag })
 	}
-	return holds[len(v.holds):], e != nil && index(rest, e.id) >= 0 && e.mode == store.Exclusive && ofOwner(holds, e.tag) != nil
+	if e != nil && index(v.queue, e.id) < 0 && e.create == 0 && !v.buried[e.id] {
+		first := len(rest) == 0
+		rest = append(rest, e)
+		build(func(w *entry) bool { return w == e && (first || owns(w)) })
+	}
+	upgrade = e != nil && index(rest, e.id) >= 0 && e.mode == store.Exclusive && owns(e)
+	return holds[len(v.holds):], upgrade
 }
 
 // due is whose hold is to be made next, nil if nobody is granted. Holds are made in the order of their grants, but that
