@@ -1,5 +1,7 @@
 package conformance
 
+import "github.com/dlock-go/dlock/store"
+
 const saysSiblings = "When an owner is granted, in whatever way, those of its waiting requests that rule 2 now allows are granted as well"
 
 // Requests of one owner that wait behind each other: nested calls must not
@@ -106,6 +108,146 @@ var siblingCases = []testCase{
 			h.wantQueue(up)
 			b.release()
 			h.wantHolders(a, up)
+		},
+	},
+	{
+		name: "upgrade before the next reader",
+		says: saysSiblings, needs: fair,
+		run: func(h *harness) {
+			c, read, r, write := h.exclusive("C"), h.shared("A"), h.shared("R"), h.exclusive("A")
+			c.hold()
+			for _, x := range []*claim{read, r, write} {
+				x.queue()
+			}
+			c.release()
+			h.wantHolders(read, write)
+			h.wantQueue(r)
+		},
+	},
+	{
+		name: "of another process",
+		says: saysSiblings, needs: fair | peer | common,
+		run: func(h *harness) {
+			for range 10 {
+				c, first, w, second := h.exclusive("C"), h.exclusive("A"), h.exclusive("W"), h.exclusive("A").through(h.other)
+				c.hold()
+				for _, x := range []*claim{first, w, second} {
+					x.queue()
+				}
+				c.release()
+				token := h.wake(first)
+				first.release() // when the other process may not have heard yet
+				if got := h.wake(second); got != token {
+					h.failf(fmtToken("the hold's", token), "event for %v with token %d", second, got)
+				}
+				h.wantQueue(w)
+				second.release()
+				h.wake(w)
+				w.release()
+			}
+		},
+	},
+	{
+		name: "of another process, and given up at once",
+		says: saysSiblings, needs: fair | peer | common,
+		run: func(h *harness) {
+			for i := range 10 {
+				c, first, w, second := h.exclusive("C"), h.exclusive("A"), h.exclusive("W"), h.shared("A").through(h.other)
+				c.hold()
+				for _, x := range []*claim{first, w, second} {
+					x.queue()
+				}
+				c.release()
+				first.wantRelease(i%2 > 0, nil)
+				h.wake(second)
+				h.wantHolders(second)
+				h.wantQueue(w)
+				second.release()
+				h.wake(w)
+				w.release()
+			}
+		},
+	},
+	{
+		name: "upgrade from another process",
+		says: saysSiblings, needs: fair | peer | common,
+		run: func(h *harness) {
+			for range 10 {
+				c, read, w, write := h.exclusive("C"), h.shared("A"), h.exclusive("W"), h.exclusive("A").through(h.other)
+				c.hold()
+				for _, x := range []*claim{read, w, write} {
+					x.queue()
+				}
+				c.release()
+				token := h.wake(read)
+				read.release()
+				if up := h.wake(write); up <= token {
+					h.failf(fmtToken("an upgrade: more than", token), "token %d", up)
+				}
+				h.wantQueue(w)
+				write.release()
+				h.wake(w)
+				w.release()
+			}
+		},
+	},
+	{
+		name: "count among the holds",
+		says: "Holds int // live holds of this owner, this one included", needs: fair | peer | common,
+		run: func(h *harness) {
+			for range 10 {
+				c, first, second := h.exclusive("C"), h.exclusive("A"), h.exclusive("A").through(h.other)
+				c.hold()
+				first.queue()
+				second.queue()
+				c.release()
+				third := h.exclusive("A")
+				third.wantReentry(h.wake(first), 3)
+				for _, x := range []*claim{first, second, third} {
+					x.release()
+				}
+			}
+		},
+	},
+	{
+		name: "a reader before an upgrade behind a downgrade",
+		says: saysPromote, needs: fair | peer,
+		run: func(h *harness) {
+			for range 10 {
+				write, read, r, up := h.exclusive("A"), h.shared("A"), h.shared("R").through(h.other), h.exclusive("A")
+				write.hold()
+				read.hold()
+				r.queue()
+				write.release()
+				up.refused(store.ErrUpgrade) // though the other process may not have heard yet
+				h.wake(r)
+				h.wantHolders(read, r)
+				read.release()
+				r.release()
+			}
+		},
+	},
+	{
+		name: "counted when they re-enter at once",
+		says: "Holds int // live holds of this owner, this one included", needs: peer | common,
+		run: func(h *harness) {
+			for range 20 {
+				first, again, other := h.exclusive("A"), h.exclusive("A"), h.exclusive("A").through(h.other)
+				first.hold()
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					other.ask()
+				}()
+				again.ask()
+				<-done
+				if n, m := again.grant.Holds, other.grant.Holds; min(n, m) != 2 || max(n, m) != 3 {
+					h.failf("2 and 3", "%d and %d holds", n, m)
+				}
+				for _, x := range []*claim{first, again, other} {
+					x.release()
+				}
+			}
 		},
 	},
 	{

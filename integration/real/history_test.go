@@ -45,10 +45,7 @@ func draw(rng *rand.Rand, deployment string, seed uint64, faults []kind) plan {
 	}
 	switch rng.IntN(8) {
 	case 0, 1:
-		// Over a quorum an owner belongs to one client. On etcd an owner's second request
-		// that waits in another process is granted later than its first, not with it, which
-		// the model does not allow.
-		if deployment != redisQuorum && !slices.Contains(onEtcd, deployment) {
+		if deployment != redisQuorum { // there an owner belongs to one client
 			p.Owners = 2
 		}
 	case 2:

@@ -141,7 +141,7 @@ func (a *ask) leaseForPlace(ctx context.Context) (*lease, error) {
 // waits answers a request that is not granted, or returns the next view if what it sees changes.
 func (a *ask) waits(ctx context.Context, e *entry, v *view) (g store.Grant, now *view, err error) {
 	s, w := a.s, find(v.queue, a.id)
-	_, upgrade := v.due(e)
+	_, upgrade := v.grants(e)
 	switch g = v.answer(e); {
 	case v.buried[a.id]:
 		a.forget()

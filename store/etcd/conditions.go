@@ -48,9 +48,19 @@ func (k idKeys) removeAll() []clientv3.Op {
 // noForeign is that there is no key before those of holds and waiters, where version 1 had its own.
 func (k idKeys) noForeign() clientv3.Cmp { return none(k.to(kindRefused), k.from(kindReadWaiter)) }
 
-// noOwn is that the owner has no hold of a kind.
+// noOwn is that the owner has no key of a kind.
 func (k idKeys) noOwn(kind string) clientv3.Cmp {
 	return none(k.from(kind)+"/"+k.tag+"/", k.from(kind)+"/"+k.tag+"0")
+}
+
+// noSibling is that no other request of the owner waits.
+func (k idKeys) noSibling() (conditions []clientv3.Cmp) {
+	for _, kind := range []string{kindReadWaiter, kindWriteWaiter} {
+		owner := k.from(kind) + "/" + k.tag
+		id := owner + "/" + k.id
+		conditions = append(conditions, none(owner+"/", id), none(id+"0", owner+"0"))
+	}
+	return conditions
 }
 
 // look reads all there is of the name.
@@ -88,6 +98,9 @@ func next(waiters ...*entry) clientv3.Op {
 	conditions := []clientv3.Cmp{
 		head.noForeign(), none(head.from(kindWrite), head.to(kindWrite)), clientv3.Compare(queue, ">", head.create-1),
 	}
+	if len(waiters) > 1 {
+		conditions = append(conditions, head.noOwn(kindWriteWaiter)) // it would be granted before the second
+	}
 	var then []clientv3.Op
 	for _, e := range waiters {
 		token := ownRevision
@@ -106,7 +119,7 @@ func next(waiters ...*entry) clientv3.Op {
 }
 
 // again is the transaction that makes a hold of an owner that has one, own: a re-entry, with its token,
-// or an upgrade, with a new one.
+// or an upgrade, with a new one. It reads all there is after that, which says how many holds the owner has.
 func (v *view) again(e, own *entry, lease clientv3.LeaseID) (op clientv3.Op, token uint64) {
 	conditions := append(own.ours(own.key), still(own.key, own.create),
 		still(e.again(), 0), still(e.refused(), 0), still(e.place(), e.create))
@@ -124,6 +137,6 @@ func (v *view) again(e, own *entry, lease clientv3.LeaseID) (op clientv3.Op, tok
 		}
 	}
 	return clientv3.OpTxn(conditions, []clientv3.Op{
-		clientv3.OpDelete(e.place()), e.put(e.again(), text, lease),
+		clientv3.OpDelete(e.place()), e.put(e.again(), text, lease), e.look(),
 	}, []clientv3.Op{e.look()}), token
 }

@@ -8,12 +8,15 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// try runs a transaction that changes something or else reads all there is of the name. It returns the revision
-// of the change, or the view. What it did where it is sent twice the view has.
+// try runs a transaction that changes something, or else reads all there is of the name. It returns the revision of the
+// change, or 0, and the view if it has read one. What it did where it is sent twice the view has.
 func (s *Store) try(ctx context.Context, dir string, op clientv3.Op) (revision int64, v *view, err error) {
 	txn, _, err := s.together.do(ctx, dir, op)
 	if err != nil {
 		return 0, nil, err
+	}
+	if txn.Succeeded {
+		revision = txn.Header.Revision
 	}
 	last := txn.Responses[len(txn.Responses)-1]
 	for inner := last.GetResponseTxn(); inner != nil; inner = last.GetResponseTxn() {
@@ -21,9 +24,8 @@ func (s *Store) try(ctx context.Context, dir string, op clientv3.Op) (revision i
 	}
 	if read := last.GetResponseRange(); read != nil {
 		v, err = parseView(dir, txn.Header.Revision, read.Kvs)
-		return 0, v, err
 	}
-	return txn.Header.Revision, nil, nil
+	return revision, v, err
 }
 
 // look reads all there is of a name.
@@ -45,7 +47,7 @@ func (s *Store) settle(ctx context.Context, v *view, e *entry, own leaser) (h *e
 		if e != nil && find(v.holds, e.id) != nil {
 			return find(v.holds, e.id), v, nil
 		}
-		w, _ := v.due(e)
+		w := v.due(e)
 		if w == nil {
 			return nil, v, nil
 		}
@@ -56,21 +58,27 @@ func (s *Store) settle(ctx context.Context, v *view, e *entry, own leaser) (h *e
 			}
 			w.lease = l.id
 		}
-		var next *view
-		h, next, err = s.makeHold(ctx, v, w)
-		if h != nil && e != nil && h.id == e.id {
+		var now *view
+		h, now, err = s.makeHold(ctx, v, w)
+		done := h != nil && e != nil && h.id == e.id
+		switch {
+		case now != nil:
+			v = now
+		case done:
 			v.holds = append(v.holds, h)
-			return h, v, nil
-		}
-		if v = next; h != nil {
+		case h != nil:
 			v, err = s.look(ctx, w.dir)
+		}
+		if done {
+			return h, v, nil
 		}
 	}
 	return nil, nil, err
 }
 
 // makeHold makes the hold of a request or a waiter on its lease, building on a hold of its owner if there is one, and
-// those of the readers that are granted with it. It returns the hold or, if the conditions do not hold, what there is.
+// those of the readers that are granted with it. It returns the hold and, if that builds on another one or the conditions
+// do not hold, what there is.
 func (s *Store) makeHold(ctx context.Context, v *view, w *entry) (h *entry, now *view, err error) {
 	var op clientv3.Op
 	key, token := w.first(), uint64(0)
@@ -89,10 +97,10 @@ func (s *Store) makeHold(ctx context.Context, v *view, w *entry) (h *entry, now 
 	if errors.Is(err, rpctypes.ErrTooManyOps) && w.create > 0 { // several readers, for a server whose limit is low
 		revision, now, err = s.try(ctx, v.dir, next(w))
 	}
-	if revision == 0 {
+	if err != nil || revision == 0 {
 		return nil, now, err
 	}
-	return w.becomes(key, revision, token, w.lease), nil, nil
+	return w.becomes(key, revision, token, w.lease), now, nil
 }
 
 // rehang puts a hold or a place on another lease. It returns the next view if the key is not as it was read.

@@ -16,6 +16,7 @@ import (
 
 // Release implements [store.Store]. It takes one round trip, with Bury three, one more for a hold that is not there
 // any more, and blocks until answered or ctx ends. The next waiter is granted by its own handle, upon the deletion.
+// If other requests of the owner wait, it takes two more, and two for each hold that it makes for those that are granted.
 func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 	if err := s.ready(ctx); err != nil {
 		return err
@@ -35,10 +36,11 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 	case ref.Bury:
 		found, err = s.bury(ctx, k, ref.TTL)
 	case r != nil && known.state == holding:
-		there := []clientv3.Cmp{r.hold(known).on(known.lease.id)}
-		found, err = s.remove(ctx, k, clientv3.OpTxn(there, []clientv3.Op{clientv3.OpDelete(known.key)}, nil))
+		alone := []clientv3.Cmp{k.noOwn(kindReadWaiter), k.noOwn(kindWriteWaiter), r.hold(known).on(known.lease.id)}
+		_, found, err = s.drop(ctx, k, clientv3.OpTxn(alone, []clientv3.Op{clientv3.OpDelete(known.key)}, nil))
 	}
-	// A place may have become a hold without this handle, and after a snapshot is restored a hold may be a place again.
+	// Other requests of the owner may wait. A place may have become a hold without this handle, and after a snapshot is
+	// restored a hold may be a place again.
 	if err == nil && !found && !ref.Bury {
 		found, err = s.remove(ctx, k, clientv3.OpTxn(nil, k.removeAll(), nil))
 	}
@@ -59,13 +61,30 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 // errMaybeDone: what was refused for want of space may have been carried out, which etcd says of such calls, too.
 var errMaybeDone = errors.New("refused for want of space, and perhaps carried out all the same")
 
-// remove deletes keys and reports whether there was one.
+// remove deletes keys of an id and reports whether there was one. Requests of its owner that were granted together with
+// it get their holds first: without it they would wait again.
 func (s *Store) remove(ctx context.Context, k idKeys, op clientv3.Op) (found bool, err error) {
-	answer, repeated, err := s.together.do(ctx, k.dir, op)
-	if found = err == nil && deleted(answer); err == nil && !found && repeated {
-		err = errMaybeDone
+	alone, found, err := s.drop(ctx, k, clientv3.OpTxn(k.noSibling(), []clientv3.Op{op}, nil))
+	if err != nil || alone {
+		return found, err
+	}
+	// What cannot be settled for want of space, for example, is removed all the same.
+	if _, err = s.lookSettled(ctx, k.dir); err == nil || isRefusal(err) || errors.Is(err, store.ErrForeignKey) {
+		_, found, err = s.drop(ctx, k, op)
 	}
 	return found, err
+}
+
+// drop deletes keys of an id if conditions hold, and reports whether they do and whether there was a key.
+func (s *Store) drop(ctx context.Context, k idKeys, op clientv3.Op) (holds, found bool, err error) {
+	answer, repeated, err := s.together.do(ctx, k.dir, op)
+	if err != nil {
+		return false, false, err
+	}
+	if found = deleted(answer); !found && repeated {
+		err = errMaybeDone
+	}
+	return answer.Succeeded, found, err
 }
 
 // bury deletes all keys that an id may have, and leaves a key by which it is refused for ttl.
@@ -80,8 +99,8 @@ func (s *Store) bury(ctx context.Context, k idKeys, ttl time.Duration) (found bo
 	if err != nil {
 		return false, err
 	}
-	answer, err := s.client.Txn(ctx).Then(append(k.removeAll(),
-		clientv3.OpPut(k.refused(), tombstone, clientv3.WithLease(lease.ID)))...).Commit()
+	found, err = s.remove(ctx, k, clientv3.OpTxn(nil, append(k.removeAll(),
+		clientv3.OpPut(k.refused(), tombstone, clientv3.WithLease(lease.ID))), nil))
 	switch {
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		err = errMaybeDone // then the burial hangs on the lease
@@ -91,7 +110,7 @@ func (s *Store) bury(ctx context.Context, k idKeys, ttl time.Duration) (found bo
 	if rest := time.Duration(lease.TTL)*time.Second - time.Since(sent); err == nil && rest < ttl { // from its writing on
 		_, err = s.leases.keepAlive(ctx, lease.ID)
 	}
-	return err == nil && deleted((*pb.TxnResponse)(answer)), err
+	return found, err
 }
 
 // tombstone is the value of the key of an id that is refused.

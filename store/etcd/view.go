@@ -65,10 +65,11 @@ func ofOwner(holds []*entry, tag string) (own *entry) {
 	return own
 }
 
-// holdsOf is how many holds the owner of a hold has, with that one.
+// holdsOf is how many holds the owner of a hold has, with that one and those that are due.
 func (v *view) holdsOf(h *entry) int {
 	n := 1
-	for _, other := range v.holds {
+	due, _ := v.grants(nil)
+	for _, other := range slices.Concat(v.holds, due) {
 		if other.tag == h.tag && other.id != h.id {
 			n++
 		}
@@ -88,29 +89,54 @@ func allows(holds []*entry, e *entry) bool {
 		!slices.ContainsFunc(holds, func(h *entry) bool { return h.blocks(e) })
 }
 
-// due is whose hold is to be made next, nil if nobody is granted. A waiter's own handle makes its hold, so there may be
-// waiters that the model has granted and that have none yet. Holds are made in the order of the queue, but e, which may
-// be nil and need not have a place, comes first where it builds on a hold of its owner. Upgrade: e is refused as one.
-func (v *view) due(e *entry) (first *entry, upgrade bool) {
+// grants are the requests that the model has granted and that have no hold yet, in the order of their grants: there may
+// be several, for a waiter's own handle makes its hold. Waiters that build on a hold of their owner come before the head of
+// the queue, and e comes last if it has no place; it may be nil. Upgrade: e is refused as one.
+func (v *view) grants(e *entry) (all []*entry, upgrade bool) {
 	holds, rest := slices.Clone(v.holds), slices.Clone(v.queue)
-	if e != nil && index(rest, e.id) < 0 && e.create == 0 && !v.buried[e.id] {
+	grant := func(i int) {
+		holds = append(holds, rest[i])
+		rest = slices.Delete(rest, i, i+1)
+	}
+	build := func(mine func(*entry) bool) {
+		for i := 0; i < len(rest); i++ {
+			if w := rest[i]; mine(w) && allows(holds, w) {
+				grant(i)
+				i = -1 // the new hold may allow one that was passed over
+			}
+		}
+	}
+	owns := func(w *entry) bool { return ofOwner(holds, w.tag) != nil }
+	build(owns)
+	for len(rest) > 0 && allows(holds, rest[0]) {
+		head := rest[0]
+		grant(0)
+		build(func(w *entry) bool { return w.tag == head.tag })
+	}
+	if e != nil && index(v.queue, e.id) < 0 && e.create == 0 && !v.buried[e.id] {
+		first := len(rest) == 0
 		rest = append(rest, e)
+		build(func(w *entry) bool { return w == e && (first || owns(w)) })
 	}
-	for len(rest) > 0 {
-		i := 0
-		if !allows(holds, rest[0]) {
-			i = slices.IndexFunc(rest, func(w *entry) bool { return allows(holds, w) && ofOwner(holds, w.tag) != nil })
-		}
-		if i < 0 {
-			break
-		}
-		w := rest[i]
-		if first == nil || e != nil && w.id == e.id && ofOwner(v.holds, w.tag) != nil {
-			first = w
-		}
-		holds, rest = append(holds, w), slices.Delete(rest, i, i+1)
+	upgrade = e != nil && index(rest, e.id) >= 0 && e.mode == store.Exclusive && owns(e)
+	return holds[len(v.holds):], upgrade
+}
+
+// due is whose hold is to be made next, nil if nobody is granted. Holds are made in the order of their grants, but that
+// of e, which may be nil, comes first if it is a re-entry with the token of the hold that its owner has.
+func (v *view) due(e *entry) *entry {
+	grants, _ := v.grants(e)
+	if len(grants) == 0 {
+		return nil
 	}
-	return first, e != nil && index(rest, e.id) >= 0 && e.mode == store.Exclusive && ofOwner(holds, e.tag) != nil
+	if e != nil {
+		own, i := ofOwner(v.holds, e.tag), index(grants, e.id)
+		upgrades := func(w *entry) bool { return w.tag == e.tag && w.mode == store.Exclusive && own.mode == store.Shared }
+		if own != nil && i >= 0 && !slices.ContainsFunc(grants[:i+1], upgrades) {
+			return grants[i]
+		}
+	}
+	return grants[0]
 }
 
 // maxReaders keeps a transaction, of whose conditions a reader has two, below the server's limit of 128, of which a
@@ -118,12 +144,17 @@ func (v *view) due(e *entry) (first *entry, upgrade bool) {
 const maxReaders = 30
 
 // leadingReaders are the waiters from the head of the queue that are granted together, as far as one transaction can
-// make their holds: readers whose owners have no hold and wait once.
+// make their holds: readers whose owners have no hold and wait once. If the first one's owner waits for an upgrade, that
+// is granted before the second.
 func (v *view) leadingReaders() []*entry {
-	tokens, owners := 0, make(map[string]bool)
+	most, tokens, owners := maxReaders, 0, make(map[string]bool)
+	upgrades := func(w *entry) bool { return w.tag == v.queue[0].tag && w.mode == store.Exclusive }
+	if slices.ContainsFunc(v.queue, upgrades) {
+		most = 1
+	}
 	for i, w := range v.queue {
 		again := owners[w.tag] || ofOwner(v.holds, w.tag) != nil
-		if again || w.mode == store.Exclusive || i == maxReaders || w.decode() != nil || tokens+w.Tokens > maxTokens {
+		if again || w.mode == store.Exclusive || i == most || w.decode() != nil || tokens+w.Tokens > maxTokens {
 			return v.queue[:i]
 		}
 		tokens, owners[w.tag] = tokens+w.Tokens, true
