@@ -16,7 +16,8 @@ import (
 
 // Release implements [store.Store]. It takes one round trip, with Bury three, one more for a hold that is not there
 // any more, and blocks until answered or ctx ends. The next waiter is granted by its own handle, upon the deletion.
-// If other requests of the owner wait, it takes two more, and two for each hold that it makes for those that are granted.
+// If other requests of the owner wait, it takes up to three more, and two for each hold that it makes for those that are
+// granted.
 func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 	if err := s.ready(ctx); err != nil {
 		return err
