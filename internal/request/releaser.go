@@ -59,7 +59,9 @@ func (k *releaser) add(r *Request, urgent bool) {
 		life = max(life, 2*r.req.WaitTTL) // a place may be granted at its end
 	}
 	// A request that is still on its way may be applied as late as its timeout.
-	j := job{r, time.Now().Add(r.config.Timeout + life), ErrUnavailable, Backoff{Limit: 200 * time.Millisecond}}
+	// That is also longer than a pause, so none ends later than what there is to release.
+	pause := Backoff{Limit: min(200*time.Millisecond, r.config.Timeout)}
+	j := job{r, time.Now().Add(r.config.Timeout + life), ErrUnavailable, pause}
 	k.mu.Lock()
 	k.open++
 	k.mu.Unlock()

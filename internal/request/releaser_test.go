@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -112,6 +113,30 @@ func TestOutageEndsReleases(t *testing.T) {
 			for _, record := range given {
 				assert.Contains(t, fmt.Sprint(record.Attrs["error"]), "no reply from the store")
 			}
+		})
+	}
+}
+
+// A store that cannot be reached is asked for as long as the hold may be there, also if the lease
+// is no longer than the longest pause.
+func TestReleasesGoOnToTheEndOfAShortLease(t *testing.T) {
+	for range 20 {
+		inBubble(t, func(r *rig) {
+			const lease = 200 * time.Millisecond
+			r.config = request.Config{TTL: lease, WaitTTL: lease / 2, Timeout: lease / 8}
+			r.answers(held(1))
+			q := r.request("m")
+			began := time.Now()
+			assert.Equal(t, request.Granted, q.Send(t.Context()).Outcome)
+			var last atomic.Int64
+			r.spy.OnRelease(func(context.Context, store.Ref) error {
+				last.Store(int64(time.Since(began)))
+				return errReset
+			})
+			q.Abandon()
+			time.Sleep(3 * lease)
+			assert.Zero(t, r.sender.PendingReleases())
+			assert.GreaterOrEqual(t, time.Duration(last.Load()), lease)
 		})
 	}
 }
