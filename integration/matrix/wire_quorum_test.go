@@ -67,10 +67,21 @@ func (s *quorumServer) far(t *testing.T) (store.Store, wire) {
 // quorumWire is the wires of those that lose replies, each of them one.
 type quorumWire []*plan
 
+// asked is longer than a call of a node may take, so all nodes of a call are asked by then.
+const asked = 2 * time.Second
+
 func (all quorumWire) lose(what request, how fault, every bool, bites func()) {
-	bites = sync.OnceFunc(bites)
+	// A caller who gives up may be gone before all nodes were asked: then nothing bites there.
+	first := sync.OnceFunc(func() {
+		time.AfterFunc(asked, func() {
+			for _, w := range all {
+				w.spare()
+			}
+		})
+		bites()
+	})
 	for _, w := range all {
-		w.lose(what, how, every, bites)
+		w.lose(what, how, every, first)
 	}
 }
 

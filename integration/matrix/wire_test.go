@@ -89,6 +89,16 @@ func (p *plan) meets(what request) fault {
 	return p.how
 }
 
+// spare ends the wait for a request that has not come: none meets the fault any more.
+func (p *plan) spare() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.met == 0 {
+		p.met, p.all = 1, false
+		close(p.good)
+	}
+}
+
 func (p *plan) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
