@@ -12,7 +12,7 @@
 // No fault is in the code. Each is an overlay of one file, with which the simulation or
 // the test is compiled.
 //
-//	go test ./mutants -v                           # all apply, and the first is killed
+//	go test ./mutants -v                           # all compile, and the first is killed
 //	go test ./mutants -v -mutants.all              # all are killed; this takes minutes
 //	go test ./mutants -v -mutants.only='grant|late' # mutants with such names
 package mutants
@@ -23,10 +23,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -220,31 +222,65 @@ var foundBy = regexp.MustCompile(`seed (\d+) \(([^)]*)\): ([^:\n]+): ([^\n]{0,10
 // path of the program. It returns "" if the mutant does not compile.
 func compile(t *testing.T, m mutant, planted, folder string) (program string) {
 	t.Helper()
-	dir := t.TempDir()
-	original, err := filepath.Abs(filepath.Join("..", "..", m.file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	replace := map[string]string{}
+	replaced := map[string]string{}
 	if planted != "" {
-		replace[original] = planted
+		replaced[m.file] = planted
 	}
-	overlay, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		t.Fatal(err)
-	}
-	overlayFile := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(overlayFile, overlay, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	program = filepath.Join(dir, "mutant.test")
-	build := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", overlayFile, "-o", program, ".")
+	program = filepath.Join(t.TempDir(), "mutant.test")
+	build := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", overlay(t, replaced), "-o", program, ".")
 	build.Dir = folder
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Errorf("%s does not compile:\n%s", m.name, output)
 		return ""
 	}
 	return program
+}
+
+// overlay writes what has the go command read planted files in place of those of the library.
+func overlay(t *testing.T, planted map[string]string) (path string) {
+	t.Helper()
+	replace := map[string]string{}
+	for file, by := range planted {
+		original, err := filepath.Abs(filepath.Join("..", "..", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		replace[original] = by
+	}
+	text, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path = filepath.Join(t.TempDir(), "overlay.json")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestMutantsCompile compiles each mutant, those of different files together.
+func TestMutantsCompile(t *testing.T) {
+	left := mutants(t)
+	for len(left) > 0 {
+		planted, packages, names := map[string]string{}, map[string]bool{}, []string{}
+		left = slices.DeleteFunc(left, func(m mutant) bool {
+			if planted[m.file] != "" {
+				return false
+			}
+			planted[m.file] = plant(t, m)
+			packages["./"+filepath.ToSlash(filepath.Dir(m.file))] = true
+			names = append(names, m.name)
+			return true
+		})
+		if t.Failed() {
+			return
+		}
+		build := exec.Command("go", append([]string{"build", "-overlay", overlay(t, planted)}, slices.Sorted(maps.Keys(packages))...)...)
+		build.Dir = filepath.Join("..", "..")
+		if output, err := build.CombinedOutput(); err != nil {
+			t.Errorf("one of these does not compile: %q\n%s", names, output)
+		}
+	}
 }
 
 // hunt runs up to n histories of a scene, or of any, with the mutant. It returns the first
