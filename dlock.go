@@ -11,11 +11,12 @@
 // # Holding
 //
 // A hold is a lease at the store. The client renews it for as long as it is held. A
-// hold can still be lost: the store cannot be reached for too long, or has lost its
-// data. Then the holder is told before the store can grant the lock to another
-// owner. Hold.Done closes, the context of Do is cancelled, and Options.OnLost is
-// called. A hold ends here by a margin of 1 % + 2 ms before its lease ends at the
-// store, since clocks run at different rates.
+// hold can still be lost. If the store cannot be reached for too long, the holder is
+// told before the store can grant the lock to another owner. If the store has lost its
+// data, or an operator broke the lock, the next renewal tells the holder. Then Hold.Done
+// closes, the context of Do is cancelled, and Options.OnLost is called. A hold ends here
+// by a margin of 1 % + 2 ms before its lease ends at the store, since clocks run at
+// different rates.
 //
 // No lock service can stop a process that was paused for longer than its lease
 // from going on where it was. Where that matters, send a token with each access to

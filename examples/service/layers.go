@@ -28,7 +28,8 @@ func routes(client *dlock.Client, stock *stock, wait time.Duration) http.Handler
 			w.WriteHeader(http.StatusNoContent)
 		case errors.Is(err, errSoldOut):
 			http.Error(w, "sold out", http.StatusGone)
-		case errors.Is(err, dlock.ErrUnavailable), errors.Is(err, dlock.ErrLost), errors.Is(err, dlock.ErrClosed):
+		case errors.Is(err, dlock.ErrUnavailable), errors.Is(err, dlock.ErrLost),
+			errors.Is(err, dlock.ErrTooManyWaiters), errors.Is(err, dlock.ErrClosed):
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, "locks are not available", http.StatusServiceUnavailable)
 		case errors.Is(err, context.DeadlineExceeded):

@@ -82,7 +82,7 @@ func (s *servers) versions() (string, error) {
 	if err := c.QueryRow(in, "SELECT split_part(current_setting('server_version'), ' ', 1)").Scan(&postgres); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("Redis %s, PostgreSQL %s, etcd %s, ZooKeeper %s (the last two without fsync)", redis[1], postgres, status.Version, s.zookeeper.Members[0].Version()), nil
+	return fmt.Sprintf("Redis %s without persistence, PostgreSQL %s, etcd %s and ZooKeeper %s without fsync", redis[1], postgres, status.Version, s.zookeeper.Members[0].Version()), nil
 }
 
 // clear deletes all keys and rows of the servers. What a killed worker left behind would

@@ -2,8 +2,8 @@
 // a key of its own, whose name says which of the two it is and in which mode. The model of package store is
 // decided by transactions that compare which keys are there; each waiter is granted by its own handle.
 //
-// Keys hang on leases of whole seconds that up to 256 holds of a handle share, so that renewing them costs one
-// request, and one for each 128 to see whether they are there.
+// Keys hang on leases of whole seconds. Up to 256 holds of a handle share one, so one request renews them; one more
+// for each 128 sees whether they are there. docs/etcd.md is for operators.
 //
 // A token is a revision, shifted. A cluster that restarts without its data begins at revision 1 again, so
 // tokens do, too: then a resource that has seen greater ones refuses the new holders until an operator resets

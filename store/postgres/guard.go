@@ -22,11 +22,10 @@ type Hold interface {
 // it inside the transaction, in the database of the locks:
 //
 //	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-//		if err := postgres.Guard(ctx, tx, hold); err != nil {
+//		if _, err := tx.Exec(ctx, "UPDATE ..."); err != nil {
 //			return err
 //		}
-//		_, err := tx.Exec(ctx, "UPDATE ...")
-//		return err
+//		return postgres.Guard(ctx, tx, hold)
 //	})
 //
 // It reads the row of the lock FOR SHARE. Until your transaction ends, nobody

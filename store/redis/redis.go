@@ -4,10 +4,10 @@
 // scripts/name.lua has the rules of the lock model.
 // Waiters are woken by sharded pub/sub.
 //
-// Redis keeps locks well as long as it keeps its data. What a failover loses,
-// holders lose too, and a server whose clock jumps ends leases early: then only
-// the fencing token protects, which is greater than the last one and follows the
-// server's clock in microseconds, so that it grows on when data was lost.
+// Redis keeps locks well as long as it keeps its data. A failover may lose locks, and a
+// clock that jumps ends leases early. Then only fencing tokens protect. They follow the
+// server's clock in microseconds, so they grow on when data was lost. docs/redis.md is
+// for operators.
 package redis
 
 import (
