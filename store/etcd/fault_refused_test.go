@@ -66,7 +66,9 @@ func TestFault41NoSpace(t *testing.T) {
 	unknown.TTL = 20 * time.Second
 	locktest.Hold(t, s.direct, unknown)
 	fresh := s.near(o)
+	dueWithoutSpace := s.readersAround()
 	s.fill()
+	dueWithoutSpace()
 	for _, client := range []*dlock.Client{c, fresh} { // one with a lease, one without
 		_, err := client.Mutex("d").TryLockContext(t.Context())
 		locktest.MustBe(t, err, store.ErrRefused)
@@ -101,6 +103,32 @@ func TestFault41NoSpace(t *testing.T) {
 	h, _ := locktest.Begin(t, c, "b").Granted(locktest.Soon)
 	s.holds(h)
 	locktest.Unlock(t, h)
+}
+
+// readersAround has a reader hold, and a writer and a reader wait behind it. The function that it returns has the
+// writer leave when the servers have no space for the hold of the reader behind it. An operator sees what there is all
+// the same, and breaks it.
+func (s *site) readersAround() func() {
+	requests := make([]store.Request, 3)
+	for i := range requests {
+		requests[i] = locktest.LongRequest("e", i, i > 0)
+		if i != 1 {
+			requests[i].Mode = store.Shared
+		}
+	}
+	locktest.Hold(s.t, s.direct, requests[0])
+	locktest.Queue(s.t, s.direct, requests[1])
+	locktest.Queue(s.t, s.direct, requests[2])
+	return func() {
+		s.t.Helper()
+		locktest.Release(s.t, s.direct, requests[1])
+		if state := s.state("e"); len(state.Holders) != 1 || len(state.Queue) != 1 {
+			s.t.Errorf("without space: %+v", state)
+		}
+		if n, err := s.direct.Break(s.t.Context(), "e"); n != 1 || err != nil {
+			s.t.Errorf("without space %d holds were broken, %v", n, err)
+		}
+	}
 }
 
 // guard makes the servers ask who wants something, and returns a client that

@@ -50,10 +50,14 @@ func (s *Store) Inspect(ctx context.Context, name string) (store.State, error) {
 	return state, nil
 }
 
-// lookSettled reads a name when the holds of all waiters have been made that the model has granted.
+// lookSettled reads a name when the holds of all waiters have been made that the model has granted. If the server
+// refuses them, for want of space for example, those waiters wait still.
 func (s *Store) lookSettled(ctx context.Context, dir string) (v *view, err error) {
 	if v, err = s.look(ctx, dir); err == nil {
 		_, v, err = s.settle(ctx, v, nil, nil)
+	}
+	if isRefusal(err) {
+		return s.look(ctx, dir)
 	}
 	return v, err
 }

@@ -43,7 +43,7 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 	// Other requests of the owner may wait. A place may have become a hold without this handle, and after a snapshot is
 	// restored a hold may be a place again.
 	if err == nil && !found && !ref.Bury {
-		found, err = s.remove(ctx, k, clientv3.OpTxn(nil, k.removeAll(), nil))
+		found, err = s.remove(ctx, k, k.removeAll())
 	}
 	if err != nil {
 		s.records.doubt(r)
@@ -64,14 +64,13 @@ var errMaybeDone = errors.New("refused for want of space, and perhaps carried ou
 
 // remove deletes keys of an id and reports whether there was one. Requests of its owner that were granted together with
 // it get their holds first: without it they would wait again.
-func (s *Store) remove(ctx context.Context, k idKeys, op clientv3.Op) (found bool, err error) {
-	alone, found, err := s.drop(ctx, k, clientv3.OpTxn(k.noSibling(), []clientv3.Op{op}, nil))
+func (s *Store) remove(ctx context.Context, k idKeys, ops []clientv3.Op) (found bool, err error) {
+	alone, found, err := s.drop(ctx, k, clientv3.OpTxn(k.noSibling(), ops, nil))
 	if err != nil || alone {
 		return found, err
 	}
-	// What cannot be settled for want of space, for example, is removed all the same.
-	if _, err = s.lookSettled(ctx, k.dir); err == nil || isRefusal(err) || errors.Is(err, store.ErrForeignKey) {
-		_, found, err = s.drop(ctx, k, op)
+	if _, err = s.lookSettled(ctx, k.dir); err == nil || errors.Is(err, store.ErrForeignKey) {
+		_, found, err = s.drop(ctx, k, clientv3.OpTxn(nil, ops, nil))
 	}
 	return found, err
 }
@@ -93,15 +92,15 @@ func (s *Store) bury(ctx context.Context, k idKeys, ttl time.Duration) (found bo
 	sent := time.Now()
 	lease, err := s.client.Grant(ctx, seconds(ttl))
 	if errors.Is(err, rpctypes.ErrNoSpace) { // as a late request will find too
-		if found, err2 := s.remove(ctx, k, clientv3.OpTxn(nil, k.removeAll(), nil)); found || err2 != nil {
+		if found, err2 := s.remove(ctx, k, k.removeAll()); found || err2 != nil {
 			return false, fmt.Errorf("released, and not buried: %v", errors.Join(err, err2))
 		}
 	}
 	if err != nil {
 		return false, err
 	}
-	found, err = s.remove(ctx, k, clientv3.OpTxn(nil, append(k.removeAll(),
-		clientv3.OpPut(k.refused(), tombstone, clientv3.WithLease(lease.ID))), nil))
+	found, err = s.remove(ctx, k, append(k.removeAll(),
+		clientv3.OpPut(k.refused(), tombstone, clientv3.WithLease(lease.ID))))
 	switch {
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		err = errMaybeDone // then the burial hangs on the lease

@@ -29,6 +29,22 @@ func together(t *testing.T, s *etcd.Store, n int, f func(i int)) {
 	all.Wait()
 }
 
+// givesUpAndBuries has a waiter for a name that is locked leave its place, and another one be buried.
+func givesUpAndBuries(t *testing.T, s *etcd.Store, name string) {
+	t.Helper()
+	for i, bury := range []bool{false, true} {
+		r := newRequest(name, 1000+i)
+		r.Queue = true
+		locktest.Queue(t, s, r)
+		ref := locktest.RefTo(r)
+		ref.Bury = bury
+		if err := s.Release(t.Context(), ref); err != nil {
+			t.Errorf("bury %t: %v", bury, err)
+		}
+	}
+	locktest.Queued(t, s, name, 0)
+}
+
 // Requests of one moment for different names share calls, whatever limit of operations the server has.
 func TestRequestsTravelTogether(t *testing.T) {
 	t.Parallel()
@@ -71,6 +87,7 @@ func TestRequestsTravelTogether(t *testing.T) {
 			if names, err := s.List(t.Context()); err != nil || len(names) != 1 {
 				t.Errorf("%d names are left, %v", len(names), err)
 			}
+			givesUpAndBuries(t, s, "makes the lease")
 		})
 	}
 }
