@@ -164,3 +164,52 @@ func TestRenewalAfterAnUnconfirmedRelease(t *testing.T) {
 		}
 	})
 }
+
+// TestReleaseAfterItsChoresEnded: a hold that is renewed after its release failed outlives the chores of that release.
+// The next release is sent all the same.
+func TestReleaseAfterItsChoresEnded(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a := s.client()
+		r := request("a", 1)
+		s.hold(a, r)
+		var heals []func()
+		for _, link := range a.links {
+			heals = append(heals, link.On(faultstore.Release, faultstore.Every, down))
+		}
+		if err := a.Release(bg, refOf(r)); !errors.Is(err, quorum.ErrNoQuorum) {
+			t.Fatalf("Release: got %v, want ErrNoQuorum", err)
+		}
+		for began := time.Now(); time.Since(began) < 3*lease; time.Sleep(lease / 3) {
+			want(t, "Renew", s.renew(a, r), nil)
+		}
+		want(t, "releases in the background", quorum.Chores(a.Store), 0)
+		for _, heal := range heals {
+			heal()
+		}
+		s.release(a, r)
+		s.nothingLeft()
+	})
+}
+
+// TestReleaseOfAForeignKey: a node that cannot release a hold still has it, so no release of it is told as lost.
+func TestReleaseOfAForeignKey(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a := s.client()
+		r := request("a", 1)
+		s.hold(a, r)
+		var heals []func()
+		for _, link := range a.links {
+			heals = append(heals, link.On(faultstore.Release, faultstore.Every, faultstore.Answer(store.ErrForeignKey)))
+		}
+		for range 2 {
+			if err := a.Release(bg, refOf(r)); !errors.Is(err, store.ErrForeignKey) {
+				t.Errorf("Release: got %v, want ErrForeignKey", err)
+			}
+		}
+		for _, heal := range heals {
+			heal()
+		}
+		s.release(a, r)
+		s.nothingLeft()
+	})
+}
