@@ -11,7 +11,8 @@ import (
 )
 
 // ErrNoQuorum: fewer nodes than a majority gave a usable answer, so it is unknown what became of the call. It is not
-// [store.ErrHeld], which a majority has to say. The error is a [*NoQuorumError], which has what each node said.
+// [store.ErrHeld], for which a majority has answered, and too few of these nodes have granted. The error is a
+// [*NoQuorumError], which has what each node said.
 var ErrNoQuorum = errors.New("quorum: no majority of the nodes answered")
 
 var (
