@@ -27,7 +27,7 @@ type chore struct {
 	ref   store.Ref
 	entry *entry
 	try   *try
-	until time.Time // nothing of it is alive after that
+	until time.Time // nothing of it is alive after that, if it is not renewed
 }
 
 // add notes a release, in the place of one that the map picks if there are too many.
@@ -40,6 +40,7 @@ func (c *chores) add(s *Store, n *node, job chore) {
 		if len(c.jobs) < maxChores {
 			break
 		}
+		c.jobs[id].entry.dismiss(n.index, c.jobs[id].try, false)
 		delete(c.jobs, id)
 	}
 	if c.jobs == nil {
@@ -59,11 +60,11 @@ func (c *chores) work(s *Store, n *node) {
 		if !ok {
 			return
 		}
-		if c.try(s, n, job) {
+		if done, gone := c.try(s, n, job); done {
 			c.mu.Lock()
 			delete(c.jobs, job.ref.ID)
 			c.mu.Unlock()
-			job.entry.confirmed(n.index, job.try)
+			job.entry.dismiss(n.index, job.try, gone)
 			pause = firstChorePause
 			continue
 		}
@@ -85,18 +86,21 @@ func (c *chores) next() (job chore, ok bool) {
 	return job, false
 }
 
-// try reports whether the chore is done with.
-func (c *chores) try(s *Store, n *node, job chore) bool {
+// try reports whether the chore is done with, and whether the node has confirmed it.
+func (c *chores) try(s *Store, n *node, job chore) (done, gone bool) {
 	if time.Now().After(job.until) {
-		return true
+		return true, false
 	}
 	ctx, end := s.work.detach(s.work.base, s.timeout(job.ref.TTL))
 	defer end()
-	return settled(n.store.Release(ctx, job.ref))
+	err := n.store.Release(ctx, job.ref)
+	return settled(err), confirmed(err)
 }
 
 // settled: a release with that answer need not be repeated.
 func settled(err error) bool {
-	is := func(refusal error) bool { return errors.Is(err, refusal) }
-	return err == nil || is(store.ErrLost) || is(store.ErrForeignKey) || is(store.ErrClosed)
+	return confirmed(err) || errors.Is(err, store.ErrForeignKey) || errors.Is(err, store.ErrClosed)
 }
+
+// confirmed: nothing of what was released is left.
+func confirmed(err error) bool { return err == nil || errors.Is(err, store.ErrLost) }

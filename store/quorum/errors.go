@@ -11,7 +11,8 @@ import (
 )
 
 // ErrNoQuorum: fewer nodes than a majority gave a usable answer, so it is unknown what became of the call. It is not
-// [store.ErrHeld], which a majority has to say. The error is a [*NoQuorumError], which has what each node said.
+// [store.ErrHeld], for which a majority has answered, and too few of these nodes have granted. The error is a
+// [*NoQuorumError], which has what each node said.
 var ErrNoQuorum = errors.New("quorum: no majority of the nodes answered")
 
 var (
@@ -19,6 +20,8 @@ var (
 	errRestarted = errors.New("the node has kept its data for less than a lease, as far as is known, and may have lost holds")
 	// errSilent: it did not answer in time, and was not waited for.
 	errSilent = errors.New("the node has not answered")
+	// errUnheard is why its renewal of a hold does not count.
+	errUnheard = errors.New("the node has the hold, and its grant was not heard")
 	// errLate is why a majority does not count.
 	errLate = errors.New("the lease ran out while the nodes agreed")
 	// errToken: it has gone further, and others have not.

@@ -164,3 +164,107 @@ func TestRenewalAfterAnUnconfirmedRelease(t *testing.T) {
 		}
 	})
 }
+
+// TestReleaseAfterItsChoresEnded: a hold that is renewed after its release failed outlives the chores of that release.
+// The next release is sent all the same.
+func TestReleaseAfterItsChoresEnded(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a := s.client()
+		r := request("a", 1)
+		s.hold(a, r)
+		var heals []func()
+		for _, link := range a.links {
+			heals = append(heals, link.On(faultstore.Release, faultstore.Every, down))
+		}
+		if err := a.Release(bg, refOf(r)); !errors.Is(err, quorum.ErrNoQuorum) {
+			t.Fatalf("Release: got %v, want ErrNoQuorum", err)
+		}
+		for began := time.Now(); time.Since(began) < 3*lease; time.Sleep(lease / 3) {
+			want(t, "Renew", s.renew(a, r), nil)
+		}
+		want(t, "releases in the background", quorum.Chores(a.Store), 0)
+		for _, heal := range heals {
+			heal()
+		}
+		s.release(a, r)
+		s.nothingLeft()
+	})
+}
+
+// TestReleaseOfAForeignKey: a node that cannot release a hold still has it, so no release of it is told as lost.
+func TestReleaseOfAForeignKey(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a := s.client()
+		r := request("a", 1)
+		s.hold(a, r)
+		var heals []func()
+		for _, link := range a.links {
+			heals = append(heals, link.On(faultstore.Release, faultstore.Every, faultstore.Answer(store.ErrForeignKey)))
+		}
+		for range 2 {
+			if err := a.Release(bg, refOf(r)); !errors.Is(err, store.ErrForeignKey) {
+				t.Errorf("Release: got %v, want ErrForeignKey", err)
+			}
+		}
+		for _, heal := range heals {
+			heal()
+		}
+		s.release(a, r)
+		s.nothingLeft()
+	})
+}
+
+// TestRenewalCountsNoLateGrant: a request that lands on a node when another owner has held the lock there completes no
+// majority. So the first owner is not renewed, and gets nothing back.
+func TestRenewalCountsNoLateGrant(t *testing.T) {
+	for name, late := range map[string]int{"the request": 1, "a restoration": 2} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 3, func(s *site) {
+				a, b := s.client(), s.client()
+				r, other := request("a", 1), request("b", 1)
+				arrive := make(chan struct{})
+				a.links[2].On(faultstore.Acquire, faultstore.From(late), faultstore.HoldRequest(arrive))
+				s.hold(a, r)
+				s.nodes[2].Break(bg, "n") // as a jump of its clock does
+				want(t, "renewal by nodes 0 and 1", s.renew(a, r), nil)
+				time.Sleep(time.Second)
+				s.nodes[1].Break(bg, "n")
+				b.cut(down, 0)
+				s.hold(b, other)
+				s.release(b, other)
+				heal := a.links[2].On(faultstore.Renew, faultstore.Every, faultstore.Mute())
+				if err := s.renew(a, r); !errors.Is(err, quorum.ErrNoQuorum) {
+					t.Errorf("renewal by node 0: got %v, want ErrNoQuorum", err)
+				}
+				heal()
+				close(arrive)
+				synctest.Wait()
+				want(t, "holders at node 2", s.holders(2)[:1], "a")
+				if err := s.renew(a, r); !errors.Is(err, quorum.ErrNoQuorum) {
+					t.Errorf("renewal by node 0 and a late grant: got %v, want ErrNoQuorum", err)
+				}
+				synctest.Wait()
+				want(t, "holders at node 1", s.holders(1), "")
+			})
+		})
+	}
+}
+
+// TestUnheardGrantCountsLater: a node whose grant was not heard is asked for the hold when a majority has renewed it,
+// and counts in the next renewal.
+func TestUnheardGrantCountsLater(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a := s.client()
+		r := request("a", 1)
+		a.links[2].On(faultstore.Acquire, faultstore.Nth(1, 2), faultstore.MuteReply())
+		s.hold(a, r)
+		time.Sleep(2 * time.Second)
+		want(t, "holders at node 2", s.holders(2), "a")
+		for range 2 { // the first need not wait for node 2, which was silent
+			want(t, "Renew by nodes 0 and 1", s.renew(a, r), nil)
+			time.Sleep(time.Second)
+		}
+		a.cut(down, 0)
+		want(t, "Renew by nodes 1 and 2", s.renew(a, r), nil)
+	})
+}

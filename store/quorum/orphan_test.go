@@ -344,3 +344,29 @@ func TestOneRequestOfATryAtATime(t *testing.T) {
 		want(t, "holders at node 0", s.holders(0), "")
 	})
 }
+
+// TestReleaseBeginsWithThePresentTry: the hold ends first, whatever the release of an earlier try still waits for.
+func TestReleaseBeginsWithThePresentTry(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a := s.client()
+		r, other := waiting(request("a", 1)), request("x", 1)
+		for _, n := range s.nodes[1:] {
+			n.Acquire(bg, other)
+		}
+		off := a.links[0].On(faultstore.Release, faultstore.Every, faultstore.MuteReply())
+		s.refused(a, r, nil)
+		s.refused(a, r, nil) // gives node 0 back, and does not hear that it has
+		for _, n := range s.nodes[1:] {
+			n.Release(bg, refOf(other))
+		}
+		s.hold(a, r)
+		synctest.Wait()
+		asks := a.links[0].Calls(faultstore.Acquire)
+		before := a.links[0].Count(faultstore.Release)
+		a.Release(bg, refOf(r))
+		time.Sleep(10 * time.Millisecond)
+		releases := a.links[0].Calls(faultstore.Release)[before:]
+		want(t, "the first release at node 0", releases[0].ID(), asks[len(asks)-1].ID())
+		off()
+	})
+}

@@ -68,7 +68,7 @@ func (o *ownerState) releasing(ref store.Ref, d time.Duration) (*entry, [][]*try
 			continue
 		}
 		if t.ended = true; t.anything() {
-			tries[i] = append(tries[i], t) // and it stays in the entry, for a renewal if no majority releases it
+			tries[i] = slices.Insert(tries[i], 0, t) // it stays in the entry, for a renewal if no majority releases it
 		}
 	}
 	return e, tries
@@ -122,7 +122,7 @@ func (s *Store) release(ctx context.Context, e *entry, ref store.Ref, tries [][]
 			c := chore{ref: e.burying(ref, t), entry: e, try: t}
 			err := n.store.Release(ctx, c.ref)
 			if settled(err) {
-				e.confirmed(n.index, t)
+				e.dismiss(n.index, t, confirmed(err))
 			} else {
 				n.chores.add(s, n, c)
 			}

@@ -15,7 +15,8 @@ import (
 //
 // A node that has lost a hold is given it again in the background, if at the same time a majority has renewed it:
 // nobody else can have a majority then, and no majority comes of it, as there is one. A hold that a minority has is
-// never completed, for somebody may have held the lock in between.
+// never completed, for somebody may have held the lock in between. So a node counts only if its grant was heard before:
+// another grant may have landed there late.
 func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
 	if err := s.work.begin(ctx); err != nil {
 		return slices.Repeat([]error{err}, len(holds))
@@ -47,7 +48,15 @@ type renewal struct {
 	sent   time.Time
 	e      *entry
 	tries  []*try
+	had    []bool // of each node: its grant was heard
 	count
+}
+
+func (r *renewal) take(i int, err error) {
+	if err == nil && !r.had[i] {
+		err = errUnheard
+	}
+	r.count.take(i, err)
 }
 
 // renewing finds the entry of a hold, and notes that the hold may be at nodes for its lease and d from now on.
@@ -61,7 +70,7 @@ func (t *table) renewing(r *renewal, d time.Duration) bool {
 		return false
 	}
 	extend(&r.e.until, r.sent.Add(r.ref.TTL+d))
-	r.tries = slices.Clone(r.e.tries)
+	r.tries, r.had = slices.Clone(r.e.tries), each(r.e.tries, (*try).granted)
 	return true
 }
 
@@ -86,7 +95,7 @@ func (s *Store) renew(ctx context.Context, batch []*renewal, timeout time.Durati
 			continue
 		}
 		for i, err := range r.errs {
-			if errors.Is(err, store.ErrLost) {
+			if errors.Is(err, store.ErrLost) || errors.Is(err, errUnheard) {
 				lost[i] = append(lost[i], r.e)
 			}
 		}
@@ -101,6 +110,11 @@ func (s *Store) renew(ctx context.Context, batch []*renewal, timeout time.Durati
 func (s *Store) renewed(r *renewal, left error) error {
 	r.e.t.mu.Lock()
 	defer r.e.t.mu.Unlock()
+	for i, err := range r.errs {
+		if errors.Is(err, store.ErrLost) {
+			r.tries[i].token = 0
+		}
+	}
 	switch {
 	case !slices.Equal(r.tries, r.e.tries):
 		return store.ErrLost

@@ -40,7 +40,7 @@ type try struct {
 	ended   bool          // no more requests are sent
 	unknown bool          // some request has no known outcome
 	has     bool          // it may have a hold or a place
-	gone    bool          // its node has confirmed its release
+	gone    bool          // its node has confirmed its release: nothing of it is there
 	token   uint64        // of its hold; 0: it has none, as far as is known
 }
 
@@ -140,11 +140,12 @@ func (e *entry) end(which func(*try) bool) [][]*try {
 	return ended
 }
 
-// confirmed notes that node i has confirmed the release of a try, or that nothing of it is left there.
-func (e *entry) confirmed(i int, t *try) {
+// dismiss notes that the release of a try is not repeated any more. A try that its entry still has may be renewed, so it
+// is gone only if node i has confirmed that.
+func (e *entry) dismiss(i int, t *try, gone bool) {
 	e.t.mu.Lock()
 	defer e.t.mu.Unlock()
-	t.gone = true
+	t.gone = t.gone || gone
 	e.left[i] = slices.DeleteFunc(e.left[i], func(other *try) bool { return other == t })
 }
 
