@@ -59,8 +59,10 @@ type Options struct {
 	//
 	// It is also how many readers of this client may join one that has the reader's
 	// lock, within the same 10 ms. They share its hold at the store. Locks of explicit
-	// owners, with MaxHold or without renewal always go through the store. Default 100,
-	// at most 1000. For none, use NoLocalHandoffs; any negative number means the same.
+	// owners, with MaxHold or without renewal always go through the store. So does what
+	// the store granted to a Try form, or to a writer when nobody else here wanted the
+	// lock. Default 100, at most 1000. For none, use NoLocalHandoffs; any negative number
+	// means the same.
 	LocalHandoffs int
 	// OnLost is called once for each grant that is lost. Its argument is the oldest
 	// handle of the grant that is not unlocked yet. Done of the handle is closed before.

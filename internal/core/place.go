@@ -33,7 +33,7 @@ type place struct {
 	request  request.Request
 	lease    watchdog.Lease
 
-	// Guarded by the shard.
+	// Guarded by the shard, but for keep.
 	lost   int          // ids that its call has lost in a row before
 	idle   *time.Timer  // runs checkIdle
 	began  time.Time    // when it went to the background; once granted, when the grant came
@@ -65,7 +65,8 @@ func (p *place) settle(answer request.Answer) {
 	}
 }
 
-// keep arms the lease of what the place was granted.
+// keep arms the lease of what the place was granted. Nobody else looks at what it
+// writes before granted, so the shard is not locked.
 func (p *place) keep(g request.Grant) {
 	p.issued, p.token, p.spare = g.Token, g.Token, g.Spare
 	p.owners = p.sole[:0]

@@ -29,9 +29,10 @@ type polling struct {
 }
 
 // Poll goes on in the background from answer, which was Queued or Unknown, until the request is granted
-// or certainly refused. Then it calls then once, on a goroutine of its own or of the store, unless Abandon
-// was called before. An unknown outcome is asked again under the same id with growing pauses, until
-// nothing has been confirmed for a whole TTL: that is a refusal with ErrUnavailable.
+// or certainly refused. Then it calls then once, unless Abandon was called before: on a timer's or the
+// store's goroutine, or before Poll returns if an event came earlier. So the caller holds no mutex. An
+// unknown outcome is asked again under the same id with growing pauses, until nothing has been confirmed
+// for a whole TTL: that is a refusal with ErrUnavailable.
 func (r *Request) Poll(answer Answer, then func(Answer)) {
 	now := time.Now()
 	r.mu.Lock()

@@ -17,7 +17,7 @@ type Sender struct {
 	unlisten func()
 	wakeups  wakeups
 	releaser releaser
-	busy     Counter // calls of the store that no caller's goroutine makes
+	busy     Counter // what Close waits for: work in the background, and calls of AskStore
 
 	calls, failed, pushed atomic.Int64 // see Calls
 
@@ -45,7 +45,7 @@ func (d *Sender) StopAcquires() {
 // StopReleases ends every Release under way and refuses new ones.
 func (d *Sender) StopReleases() { d.stopReleases() }
 
-// Busy counts what the sender does in the background.
+// Busy counts what Close waits for: work in the background, and calls of AskStore, which their callers add.
 func (d *Sender) Busy() *Counter { return &d.busy }
 
 // StoreClosed returns an error that says so if a release has found the store closed.
