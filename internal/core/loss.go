@@ -58,7 +58,7 @@ func (p *place) lose(fx *effects, cause error) {
 
 // cause says why a lease that is not valid any more was lost.
 func (p *place) cause() error {
-	switch cause, _ := p.lease.Cause(); {
+	switch cause := p.lease.Cause(); {
 	case cause == watchdog.ToldLost:
 		return ErrGone
 	case cause == watchdog.CapReached:
@@ -134,9 +134,8 @@ func (c *Client) tellLost(h *Handle, text string, attrs ...any) {
 	c.logs.add(func() { c.log.Warn(text, attrs...) })
 }
 
-// expired is told by the watchdog that a lease ran out or is gone at the store. The
-// cause is read from the lease in lose, where other goroutines find it too.
-func (c *Client) expired(l *watchdog.Lease, _ watchdog.Cause) {
+// expired is told by the watchdog that a lease ran out or is gone at the store.
+func (c *Client) expired(l *watchdog.Lease) {
 	p := l.Value.(*place)
 	sh := p.name.shard
 	var fx effects

@@ -61,7 +61,7 @@ func (p *place) settle(answer request.Answer) {
 	if granted {
 		p.granted()
 	} else {
-		p.refused(answer.Err)
+		p.refused(answer)
 	}
 }
 
@@ -192,8 +192,8 @@ const maxLostIDs = 3
 // concerns, and the others ask for themselves. Refused: to fail all that followed. Their
 // own requests may be granted, as they have other ids, or more patience. The shard is
 // locked.
-func (p *place) refused(err error) {
-	n, first := p.name, p.queue.Follower(p.local)
+func (p *place) refused(answer request.Answer) {
+	n, first, err := p.name, p.queue.Follower(p.local), answer.Err
 	p.request.Abandon()
 	p.atRest()
 	// The store gives an id up whose place has expired, because the process stood still or
@@ -217,7 +217,7 @@ func (p *place) refused(err error) {
 	// If the store was silent for a whole TTL the waiters behind the front fail too: the
 	// next place would meet the same silence, for one more TTL. Those that came lately,
 	// or have a longer TTL, ask for themselves.
-	n.carryOut(p.queue.Fail(p.local, silent && !p.request.Late(), func(w *localqueue.Waiter) bool {
+	n.carryOut(p.queue.Fail(p.local, silent && !answer.Late, func(w *localqueue.Waiter) bool {
 		a := w.Value.(*Call)
 		switch {
 		case (lost || late) && w != first, // it concerns this id alone

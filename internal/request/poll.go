@@ -106,7 +106,8 @@ func (r *Request) onTimer() {
 		r.mu.Unlock()
 		return
 	case r.exhausted():
-		r.finish(Answer{Outcome: Refused, Err: Unavailable(r.trouble())})
+		late := p.until.After(r.base.Add(r.config.TTL))
+		r.finish(Answer{Outcome: Refused, Err: Unavailable(r.trouble()), Late: late})
 		return
 	case now.Before(p.next): // this firing is late, and the timer was set again
 		r.mu.Unlock()
@@ -156,7 +157,7 @@ func (r *Request) onEvent(e store.Event) {
 	g := Grant{Token: e.Token, Spare: r.spare(e.Short), At: now, Deadline: r.base.Add(lease)}
 	wish := now
 	switch {
-	case e.Token <= r.told:
+	case e.Token <= r.lastToken:
 		wish = p.sent.Add(askGap)
 	case r.config.Fixed || g.Deadline.Sub(now) < lease/3:
 	default:
@@ -181,14 +182,6 @@ func (r *Request) finish(a Answer) {
 	r.mu.Unlock()
 	r.sender.wakeups.remove(r)
 	then(a)
-}
-
-// Late reports whether the store's silence that ended the polling was counted from
-// a request that was itself sent late: others may have been answered meanwhile.
-func (r *Request) Late() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.poll != nil && r.poll.until.After(r.base.Add(r.config.TTL))
 }
 
 // earlier returns the earlier of two times. A zero b is none.
