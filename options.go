@@ -165,6 +165,13 @@ func validTTL(what string, d, minTTL time.Duration) error {
 	return nil
 }
 
+func validName(name string) error {
+	if name == "" || len(name) > MaxNameLen {
+		return fmt.Errorf("%w: %d bytes, 1 to %d are allowed", ErrInvalidName, len(name), MaxNameLen)
+	}
+	return nil
+}
+
 func validLabel(label string) error {
 	if len(label) > maxLabel {
 		return fmt.Errorf("%w: Label has %d bytes, at most %d are allowed", ErrInvalidOption, len(label), maxLabel)

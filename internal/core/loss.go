@@ -1,7 +1,6 @@
 package core
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -23,9 +22,9 @@ type ending struct {
 	reason error
 }
 
-// lose ends all handles because of the cause, which is a loss or ErrClosedHold. The
+// endAll ends all handles because of the cause, which is a loss or ErrClosedHold. The
 // shard is locked. Only the first call finds owners.
-func (p *place) lose(fx *effects, cause error) {
+func (p *place) endAll(fx *effects, cause error) {
 	if len(p.owners) == 0 {
 		return
 	}
@@ -140,34 +139,9 @@ func (c *Client) expired(l *watchdog.Lease) {
 	sh := p.name.shard
 	var fx effects
 	sh.mu.Lock()
-	p.lose(&fx, p.cause())
+	p.endAll(&fx, p.cause())
 	sh.mu.Unlock()
 	fx.run(c)
-}
-
-// renew is the watchdog's way to the store: one call for a batch of leases. An answer
-// that does not say "gone" in so many words leaves the lease to its deadline: the next
-// try may succeed, and nothing is lost before that.
-func (c *Client) renew(ctx context.Context, batch []*watchdog.Lease) []watchdog.Outcome {
-	refs := make([]store.Ref, len(batch))
-	for i, lease := range batch {
-		refs[i] = lease.Value.(*place).request.RenewalRef()
-	}
-	outcomes := make([]watchdog.Outcome, len(batch)) // Unknown, unless told otherwise
-	errs := c.sender.Renew(ctx, refs)
-	errs = errs[:min(len(errs), len(batch))]
-	for i, err := range errs {
-		switch {
-		case err == nil:
-			outcomes[i] = watchdog.Renewed
-			c.renewed.Add(1)
-		case errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrForeignKey):
-			// Where something else is under the lock's key, the hold is not there any more.
-			outcomes[i] = watchdog.Lost
-		}
-	}
-	c.renewals.note(c, batch, outcomes, errs)
-	return outcomes
 }
 
 // goneAtRelease tells that a hold was gone when it was released: since its last renewal

@@ -69,9 +69,9 @@ func (d *Sender) Renew(ctx context.Context, refs []store.Ref) []error {
 	return errs
 }
 
-// Look makes one call of the store that is about no request. Its context has the values of ctx, and
+// AskStore makes one call of the store that is about no request. Its context has the values of ctx, and
 // ends with ctx, the timeout or Close. An error that says unknown matches ErrUnavailable.
-func (d *Sender) Look(ctx context.Context, timeout time.Duration, ask func(context.Context) error) error {
+func (d *Sender) AskStore(ctx context.Context, timeout time.Duration, ask func(context.Context) error) error {
 	c := call(ctx, d.acquires, time.Now(), timeout)
 	err := c.end(d, ask(c))
 	if err == nil || Certain(err) || errors.Is(err, store.ErrUnsupported) {
