@@ -110,7 +110,8 @@ func (c *Client) Close() error {
 }
 
 // close ends the client. Nothing is awaited before all that can be released has begun
-// to be, so twice the timeout is enough for that. The calls that it cuts may take longer.
+// to be, so twice the timeout bounds the wait for it. The calls that it cuts
+// then may take longer.
 func (c *Client) close() error {
 	// First what could add holds, then the holds, then what their releases need.
 	close(c.closing)
