@@ -17,27 +17,21 @@ import (
 //   - the error of ctx, beside ErrUnavailable if the store was asked;
 //   - ErrUnavailable with the store's error if it gave no usable answer;
 //   - ErrClosed, ErrInvalidName, ErrForeignKey, ErrRefused.
-func (c *Client) Inspect(ctx context.Context, name string) (state store.State, err error) {
-	err = c.look(ctx, "inspect", name, func(ctx context.Context) (err error) {
-		state, err = c.store.Inspect(ctx, name)
-		return err
+func (c *Client) Inspect(ctx context.Context, name string) (store.State, error) {
+	return askStore(ctx, c, "inspect", name, func(ctx context.Context) (store.State, error) {
+		return c.store.Inspect(ctx, name)
 	})
-	return state, err
 }
 
 // List returns the names that have live holders or waiters, in no order. It may read
 // all that the store has. The errors are those of Inspect, and ErrUnsupported if the
 // store is no [store.Lister].
 func (c *Client) List(ctx context.Context) (names []string, err error) {
-	lister, ok := c.store.(store.Lister)
-	if !ok {
-		return nil, c.look(ctx, "list", "", nil)
+	var list func(context.Context) ([]string, error)
+	if lister, ok := c.store.(store.Lister); ok {
+		list = lister.List
 	}
-	err = c.look(ctx, "list", "", func(ctx context.Context) (err error) {
-		names, err = lister.List(ctx)
-		return err
-	})
-	return names, err
+	return askStore(ctx, c, "list", "", list)
 }
 
 // Break takes the lock away from all its holders, of whatever process, and returns
@@ -52,41 +46,34 @@ func (c *Client) List(ctx context.Context) (names []string, err error) {
 func (c *Client) Break(ctx context.Context, name string) (broken int, err error) {
 	breaker, ok := c.store.(store.Breaker)
 	if !ok {
-		return 0, c.look(ctx, "break", name, nil)
+		return askStore[int](ctx, c, "break", name, nil)
 	}
-	err = c.look(ctx, "break", name, func(ctx context.Context) (err error) {
-		broken, err = breaker.Break(ctx, name)
-		return err
-	})
-	return broken, err
+	return askStore(ctx, c, "break", name, func(ctx context.Context) (int, error) { return breaker.Break(ctx, name) })
 }
 
-// look makes one call of the store that takes part in no lock. call is nil if the store
+// askStore makes one call of the store that takes part in no lock. call is nil if the store
 // does not have the ability. A list has no name.
-func (c *Client) look(ctx context.Context, op, name string, call func(context.Context) error) error {
-	var err error
+func askStore[T any](
+	ctx context.Context, c *Client, op, name string, call func(context.Context) (T, error),
+) (result T, err error) {
 	if op != "list" {
 		err = validName(name)
 	}
 	if err == nil {
-		err = c.core.Look(ctx, func(ctx context.Context) error {
+		err = c.core.AskStore(ctx, func(ctx context.Context) error {
 			if call == nil {
 				return fmt.Errorf("%w: %T cannot %s", ErrUnsupported, c.store, op)
 			}
 			e := CallEvent{Op: op, Name: name, Names: min(len(name), 1)}
-			observed(ctx, c.opts.Observer, &e, call)
+			observed(ctx, c.opts.Observer, &e, func(ctx context.Context) (err error) {
+				result, err = call(ctx)
+				return err
+			})
 			return e.Err
 		})
 	}
 	if err != nil {
-		return &Error{Op: op, Name: name, Err: err}
+		err = &Error{Op: op, Name: name, Err: err}
 	}
-	return nil
-}
-
-func validName(name string) error {
-	if name == "" || len(name) > MaxNameLen {
-		return fmt.Errorf("%w: %d bytes, 1 to %d are allowed", ErrInvalidName, len(name), MaxNameLen)
-	}
-	return nil
+	return result, err
 }

@@ -59,10 +59,10 @@ func (l *locker) fail(verb string, err error) error {
 	return e
 }
 
-// busy is the error of a call that did not get the lock. known says that the call acted
-// for an owner that its caller had named. If this client has the hold itself, its
-// holder may be the caller, so the error says what that would need.
-func busy(err error, known bool) error {
+// withHint adds a hint to the error of a call if this client has the hold in its way: its
+// holder may be the caller. known says that the call acted for an owner that its caller
+// had named.
+func withHint(err error, known bool) error {
 	n, ok := err.(*core.NotGranted)
 	if !ok || !n.Own {
 		return err
@@ -76,8 +76,8 @@ func busy(err error, known bool) error {
 	return &hinted
 }
 
-// newHold is the memory of a hold and of the call that takes it.
-type newHold struct {
+// holdAndCall is the memory of a hold and of the call that takes it.
+type holdAndCall struct {
 	hold Hold
 	call core.Call
 }
@@ -116,13 +116,13 @@ func (l *locker) take(ctx context.Context, wait bool) (*Hold, error) {
 	} else {
 		owner.core = core.NewPrivateOwner()
 	}
-	b := new(newHold)
+	b := new(holdAndCall)
 	h := &b.hold
 	h.core.Value = h
 	a := &b.call
 	a.Client, a.Config, a.Owner, a.Mode, a.Try, a.Handle = c, &l.config.LockConfig, owner.core, l.mode, !wait, &h.core
 	if err := a.Lock(ctx); err != nil {
-		return nil, busy(err, known)
+		return nil, withHint(err, known)
 	}
 	l.warn(h)
 	return h, nil

@@ -59,8 +59,10 @@ type Options struct {
 	//
 	// It is also how many readers of this client may join one that has the reader's
 	// lock, within the same 10 ms. They share its hold at the store. Locks of explicit
-	// owners, with MaxHold or without renewal always go through the store. Default 100,
-	// at most 1000. For none, use NoLocalHandoffs; any negative number means the same.
+	// owners, with MaxHold or without renewal always go through the store. So does what
+	// the store granted to a Try form, or to a writer when nobody else here wanted the
+	// lock. Default 100, at most 1000. For none, use NoLocalHandoffs; any negative number
+	// means the same.
 	LocalHandoffs int
 	// OnLost is called once for each grant that is lost. Its argument is the oldest
 	// handle of the grant that is not unlocked yet. Done of the handle is closed before.
@@ -159,6 +161,13 @@ func validTTL(what string, d, minTTL time.Duration) error {
 	if d < minTTL || d > MaxTTL {
 		return fmt.Errorf("%w: %s %v is not between %v (the least with this store) and %v",
 			ErrInvalidTTL, what, d, minTTL, MaxTTL)
+	}
+	return nil
+}
+
+func validName(name string) error {
+	if name == "" || len(name) > MaxNameLen {
+		return fmt.Errorf("%w: %d bytes, 1 to %d are allowed", ErrInvalidName, len(name), MaxNameLen)
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ type Stats struct {
 	Holds    int // holds at the store
 	Waiters  int // calls that wait for a lock, or for the store's first answer
 	Calls    int // lock calls, unlocks and calls of the store under way
-	Places   int // requests that have a place in a queue at the store
+	Places   int // requests in the background: queued, or without a known answer
 	Releases int // releases in the background that the store has not confirmed
 
 	Counters

@@ -70,7 +70,7 @@ func (m *metrics) make(meter metric.Meter) error {
 	m.renewals = counter("dlock.hold.renewals", "{renewal}", "Renewals of holds.")
 	m.holds = gauge("dlock.holds", "{hold}", "Holds at the store.")
 	m.waiters = gauge("dlock.waiters", "{call}", "Calls that wait for a lock or for the store's first answer.")
-	m.places = gauge("dlock.places", "{place}", "Places in queues at the store.")
+	m.places = gauge("dlock.places", "{place}", "Requests in the background: queued, or without a known answer.")
 	m.releases = gauge("dlock.releases.pending", "{release}", "Releases that the store has not confirmed.")
 	_, err := meter.RegisterCallback(func(context.Context, metric.Observer) error {
 		m.flush()

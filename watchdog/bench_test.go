@@ -18,7 +18,7 @@ func renewAll(_ context.Context, batch []*Lease) []Outcome {
 }
 
 func newBench(b *testing.B) *Watchdog {
-	w, err := New(Config{Renew: renewAll, Expired: func(*Lease, Cause) {}})
+	w, err := New(Config{Renew: renewAll, Expired: func(*Lease) {}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -50,25 +50,18 @@ func TestCauseOfADeadline(t *testing.T) {
 				r.w.Keep(&l, terms)
 				if c.after > 0 {
 					pass(c.after - 1)
-					_, lost := l.Cause()
-					require.False(t, lost)
+					require.Zero(t, l.Cause())
 					time.Sleep(time.Nanosecond)
 				}
-				cause, lost := l.Cause() // before or after the loss is reported
-				require.True(t, lost)
-				require.Equal(t, c.want, cause)
+				require.Equal(t, c.want, l.Cause()) // before or after the loss is reported
 				synctest.Wait()
 				require.Equal(t, []lossSeen{{&l, c.want, start.Add(c.after)}}, r.lost())
-				cause, lost = l.Cause()
-				require.True(t, lost)
-				require.Equal(t, c.want, cause)
+				require.Equal(t, c.want, l.Cause())
 
 				r.keep(&l, validity)
-				_, lost = l.Cause()
-				require.False(t, lost, "the loss of an earlier Keep")
+				require.Zero(t, l.Cause(), "the loss of an earlier Keep")
 				require.True(t, l.Disarm())
-				_, lost = l.Cause()
-				require.False(t, lost, "disarmed")
+				require.Zero(t, l.Cause(), "disarmed")
 			})
 		})
 	}
@@ -83,11 +76,11 @@ func TestToldLostStaysTheCause(t *testing.T) {
 		reported := make(map[*Lease]Cause)
 		w, err := New(Config{
 			Renew: func(ctx context.Context, batch []*Lease) []Outcome { return always(Lost)(ctx, batch) },
-			Expired: func(l *Lease, cause Cause) {
+			Expired: func(l *Lease) {
 				time.Sleep(time.Hour)
 				mu.Lock()
 				defer mu.Unlock()
-				reported[l] = cause
+				reported[l] = l.Cause()
 			},
 		})
 		require.NoError(t, err)
@@ -100,9 +93,7 @@ func TestToldLostStaysTheCause(t *testing.T) {
 			pass(wait)
 			for i := range leases {
 				require.False(t, leases[i].Valid() || leases[i].Disarm())
-				cause, lost := leases[i].Cause()
-				require.True(t, lost)
-				require.Equal(t, ToldLost, cause)
+				require.Equal(t, ToldLost, leases[i].Cause())
 			}
 		}
 		require.Len(t, reported, len(leases))

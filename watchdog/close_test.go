@@ -45,7 +45,7 @@ func TestCloseWaitsAndIsIdempotent(t *testing.T) {
 func TestCloseWaitsForExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reported := false
-		w, err := New(Config{Renew: renewAll, Expired: func(*Lease, Cause) {
+		w, err := New(Config{Renew: renewAll, Expired: func(*Lease) {
 			time.Sleep(time.Second)
 			reported = true
 		}})
@@ -74,9 +74,7 @@ func TestDeadlineAfterClose(t *testing.T) {
 		pass(time.Until(deadline))
 		require.False(t, fixed.Valid())
 		require.False(t, fixed.Disarm())
-		cause, lost := fixed.Cause()
-		require.True(t, lost)
-		require.Equal(t, DeadlinePassed, cause)
+		require.Equal(t, DeadlinePassed, fixed.Cause())
 		require.True(t, settled.Disarm())
 		require.True(t, renewed.Valid())
 		pass(time.Hour)

@@ -119,10 +119,10 @@ func (r *fixture) renew(ctx context.Context, batch []*Lease) []Outcome {
 	return out
 }
 
-func (r *fixture) expired(l *Lease, cause Cause) {
+func (r *fixture) expired(l *Lease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.losses = append(r.losses, lossSeen{l, cause, time.Now()})
+	r.losses = append(r.losses, lossSeen{l, l.Cause(), time.Now()})
 }
 
 func (r *fixture) setReply(f func(ctx context.Context, batch []*Lease) []Outcome) {

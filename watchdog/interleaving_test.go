@@ -32,9 +32,9 @@ func TestFault71ManyInterleavings(t *testing.T) {
 				renewed.Add(int64(len(batch)))
 				return renewAtRandom(batch)
 			},
-			Expired: func(l *Lease, cause Cause) {
+			Expired: func(l *Lease) {
 				a := l.Value.(*armings)
-				if cause == ToldLost && a.refused.Load() != a.arming.Load() {
+				if l.Cause() == ToldLost && a.refused.Load() != a.arming.Load() {
 					t.Errorf("arming %d lost by the outcome of arming %d", a.arming.Load(), a.refused.Load())
 				}
 				a.lost.Add(1)
@@ -134,7 +134,7 @@ func TestFault71InParallel(t *testing.T) {
 			}
 			return out
 		},
-		Expired: func(l *Lease, _ Cause) {
+		Expired: func(l *Lease) {
 			lost.Add(1)
 			l.Value.(signals).lost <- struct{}{}
 		},

@@ -134,21 +134,21 @@ func (l *Lease) Deadline() time.Time {
 	return l.home.Load().w.base.Add(time.Duration(d))
 }
 
-// Cause returns why l is lost, and true, if a loss has been declared since the
-// last Keep, or if the deadline has passed. It returns false for a lease that is
-// valid, was disarmed, or was never armed. It answers before Expired is called,
-// and Expired is given the same cause, unless Keep is called in between.
-func (l *Lease) Cause() (cause Cause, lost bool) {
+// Cause returns why l is lost, if a loss has been declared since the last Keep, or
+// if the deadline has passed. It returns 0 for a lease that is valid, was disarmed,
+// or was never armed. It answers before Expired is called, and the same afterwards
+// until the next Keep.
+func (l *Lease) Cause() Cause {
 	sh := l.home.Load()
 	if sh == nil {
-		return 0, false
+		return 0
 	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if d := l.deadline.Load(); d != 0 && sh.w.now() >= d {
-		return l.passed(d), true
+		return l.passed(d)
 	}
-	return l.lost, l.lost != 0
+	return l.lost
 }
 
 // passed returns the cause of a loss by the given deadline.

@@ -10,7 +10,7 @@ import (
 )
 
 func TestNewRefusesBadConfig(t *testing.T) {
-	renew, expired := renewAll, func(*Lease, Cause) {}
+	renew, expired := renewAll, func(*Lease) {}
 	for name, cfg := range map[string]Config{
 		"no Renew":          {Expired: expired},
 		"no Expired":        {Renew: renew},
@@ -28,9 +28,7 @@ func TestZeroLease(t *testing.T) {
 	require.False(t, l.Valid())
 	require.False(t, l.Disarm())
 	require.True(t, l.Deadline().IsZero())
-	cause, lost := l.Cause()
-	require.False(t, lost)
-	require.Zero(t, cause)
+	require.Zero(t, l.Cause())
 }
 
 func TestLeaseOfAnotherWatchdogPanics(t *testing.T) {
@@ -59,8 +57,7 @@ func TestDisarmBeforeDeadline(t *testing.T) {
 		require.False(t, l.Disarm())
 		pass(time.Minute)
 		require.Empty(t, r.lost())
-		_, lost := l.Cause()
-		require.False(t, lost)
+		require.Zero(t, l.Cause())
 	})
 }
 
@@ -69,10 +66,7 @@ func TestDisarmBeforeDeadline(t *testing.T) {
 func TestCallAtDeadline(t *testing.T) {
 	for name, method := range map[string]func(*Lease) bool{
 		"Valid": (*Lease).Valid, "Disarm": (*Lease).Disarm,
-		"Cause": func(l *Lease) bool {
-			cause, lost := l.Cause()
-			return !lost || cause != DeadlinePassed
-		},
+		"Cause": func(l *Lease) bool { return l.Cause() != DeadlinePassed },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -144,7 +138,7 @@ func TestExpiredMayUseTheWatchdog(t *testing.T) {
 		var w *Watchdog
 		var l Lease
 		reported := 0
-		w, err := New(Config{Renew: renewAll, Expired: func(x *Lease, c Cause) {
+		w, err := New(Config{Renew: renewAll, Expired: func(x *Lease) {
 			reported++
 			require.False(t, x.Valid() || x.Disarm())
 			if reported < 3 {

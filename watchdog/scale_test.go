@@ -99,7 +99,7 @@ func loseAll(t *testing.T, cause Cause, reply func(context.Context, []*Lease) []
 	var lost, atOnce, most atomic.Int64
 	w, err := New(Config{
 		Renew: reply,
-		Expired: func(l *Lease, c Cause) {
+		Expired: func(l *Lease) {
 			n := atOnce.Add(1)
 			for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
 			}
@@ -107,7 +107,7 @@ func loseAll(t *testing.T, cause Cause, reply func(context.Context, []*Lease) []
 				time.Sleep(time.Millisecond)
 			}
 			atOnce.Add(-1)
-			if c != cause {
+			if c := l.Cause(); c != cause {
 				t.Errorf("lost by %v, want %v", c, cause)
 			}
 		},
@@ -135,8 +135,8 @@ func loseAll(t *testing.T, cause Cause, reply func(context.Context, []*Lease) []
 	require.LessOrEqual(t, most.Load(), int64(shardCount), "calls of Expired at once")
 	require.LessOrEqual(t, peak, (2+maxCalls)*shardCount+3, "goroutines")
 	for i := range all {
-		if c, gone := all[i].Cause(); !gone || c != cause {
-			t.Fatalf("lease %d: lost %v by %v", i, gone, c)
+		if c := all[i].Cause(); c != cause {
+			t.Fatalf("lease %d: lost by %v", i, c)
 		}
 	}
 	pass(time.Minute)

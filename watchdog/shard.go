@@ -15,20 +15,14 @@ type shard struct {
 	closed    bool
 	agenda    agenda // the armed leases
 	due       [classes]dueLeases
-	losses    []loss // declared, not reported yet
-	reporting bool   // a goroutine runs report
+	losses    []*Lease // declared lost, not reported yet
+	reporting bool     // a goroutine runs report
 
 	// timerAt is when the timer fires, 0 if it is not set. Only look moves the timer to a later time: a
 	// firing without work is cheaper than a reset at each Keep.
 	timer   *time.Timer
 	timerAt int64
 	wheelAt int64 // the moment of the entry that the wheel has for this shard, or 0
-}
-
-// loss is a declared loss for which Expired has not been called yet.
-type loss struct {
-	l     *Lease
-	cause Cause
 }
 
 // plan has l renewed at the given moment or a little earlier, if that is before its deadline and a
@@ -124,7 +118,7 @@ func (sh *shard) disarm(l *Lease) {
 func (sh *shard) lose(l *Lease, cause Cause) {
 	sh.disarm(l)
 	l.lost = cause
-	sh.losses = append(sh.losses, loss{l, cause})
+	sh.losses = append(sh.losses, l)
 	if !sh.reporting {
 		sh.reporting = true
 		sh.w.work.Go(sh.report)
@@ -142,8 +136,8 @@ func (sh *shard) report() {
 		if len(losses) == 0 {
 			return
 		}
-		for _, x := range losses {
-			sh.w.cfg.Expired(x.l, x.cause)
+		for _, l := range losses {
+			sh.w.cfg.Expired(l)
 		}
 	}
 }

@@ -88,9 +88,9 @@ type Config struct {
 
 	// Expired is called once for each lease that is lost, on at most four
 	// goroutines of the watchdog. It must not block, because other losses
-	// are reported after it. It may call Keep and Disarm; it must not call
-	// Close.
-	Expired func(l *Lease, cause Cause)
+	// are reported after it. It may call Cause, Keep and Disarm; it must
+	// not call Close.
+	Expired func(*Lease)
 
 	// Timeout bounds one call of Renew; 0 means DefaultTimeout. A call also
 	// ends after a quarter of the shortest validity in its batch, so that

@@ -30,6 +30,23 @@ func newTimingWheel() wheel {
 func (t timingWheel) AfterFunc(d time.Duration, f func()) { t.TimingWheel.AfterFunc(d, f) }
 
 const (
+	tick      = 5 * time.Millisecond
+	wheelSize = 2048
+	// span is how far ahead the wheel can hold an entry without an overflow wheel. The
+	// library can deadlock when buckets of an overflow wheel are used again.
+	span = tick * wheelSize
+	// longestEntry is the longest wait that the wheel is given. A wheel takes its last firing for the
+	// current time. So the sum of idleTime and longestEntry is less than span.
+	longestEntry = int64(span / 5)
+	// shortestEntry is the shortest wait that the wheel is given. It would answer shorter
+	// ones at once, and a failing renewal would be repeated without a pause.
+	shortestEntry = int64(4 * tick)
+	// earliness is how much too early a good wheel may fire: it rounds down to its tick
+	// once and to milliseconds twice.
+	earliness = int64(2 * tick)
+	// lateness is how much too late a good wheel may fire. A process that stood still for
+	// longer has its wheel replaced, which does no harm.
+	lateness = int64(time.Second)
 	// idleTime is how long a wheel is kept after it was given an entry. By then its
 	// entries have fired, or are too late.
 	idleTime = 3 * span / 8

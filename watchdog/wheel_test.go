@@ -294,7 +294,7 @@ func TestRealTime(t *testing.T) {
 			rounds <- struct{}{}
 			return renewAll(ctx, batch)
 		},
-		Expired: func(l *Lease, _ Cause) { keep(l) },
+		Expired: keep,
 	})
 	require.NoError(t, err)
 	defer w.Close()

@@ -23,7 +23,7 @@ type Call struct {
 	Try    bool // do not wait
 
 	warned  bool   // its long wait was logged
-	lost    int    // ids that the store gave up in a row
+	lostIDs int    // that the store gave up in a row
 	counted *gauge // that counts it; nil: none
 
 	name  *nameState
@@ -59,7 +59,7 @@ func (a *Call) Lock(ctx context.Context) error {
 	// changed it since, so a step that acts on it looks again under the shard's mutex.
 	for err == nil {
 		switch state {
-		case localqueue.Direct: // its owner has the name by another call meanwhile
+		case localqueue.Restarting: // its owner has the name by another call meanwhile
 			if err = a.over(ctx); err == nil {
 				state, err = a.begin(sh, nil)
 			}
@@ -95,8 +95,8 @@ func (a *Call) begin(sh *shard, over error) (localqueue.State, error) {
 		return w.State, nil
 	}
 	// An explicit owner and one that holds the name go past the queue: a nested call,
-	// perhaps by way of another process, must not stand behind a stranger that waits for
-	// its own caller to finish. So does a Try, which would wait there. A queue of its own
+	// perhaps by way of another process, must not wait behind a call of another owner that
+	// waits for its own caller. So does a Try, which would wait there. A queue of its own
 	// gives such a call the same states and functions as any other.
 	past := !a.Owner.Private || len(o.holds) > 0
 	newest := n.newest()
@@ -136,7 +136,7 @@ func (a *Call) ask(ctx context.Context) (localqueue.State, error) {
 		n.shard.mu.Unlock()
 		return state, err
 	}
-	inline := a.queue != &n.queue || len(n.holds) == 0
+	inline := a.queue != &n.queue || len(n.granted) == 0
 	p := a.newPlace(owner, id, inline)
 	if !inline {
 		a.follow(p)
@@ -164,14 +164,14 @@ func (a *Call) newPlace(owner, id string, inline bool) *place {
 		p = new(place) // the first may still be under way, or serve waiters behind
 	}
 	a.asked = p
-	p.name, p.config, p.queue, p.local, p.lost = n, a.Config, a.queue, a.waiter.Place, a.lost
+	p.name, p.config, p.queue, p.local, p.lostIDs = n, a.Config, a.queue, a.waiter.Place, a.lostIDs
 	p.local.Value = p
 	if inline {
 		p.local.Phase = localqueue.Inline
 	}
-	past := a.queue != &n.queue
+	apart := a.queue != &n.queue
 	switch {
-	case past: // the request is for this owner and no other
+	case apart: // the request is for this owner and no other
 		p.identity = o.known(owner)
 	case a.identity != nil:
 		p.identity = a.identity
@@ -183,7 +183,7 @@ func (a *Call) newPlace(owner, id string, inline bool) *place {
 	// before the grant may be a re-entry, and then the next tokens are another hold's.
 	tokens := 1
 	alone := a.Mode == store.Exclusive && inline && n.count() == 1
-	if !past && !alone && a.Config.shareable() && p.identity.requests == 0 {
+	if !apart && !alone && a.Config.shareable() && p.identity.requests == 0 {
 		tokens += a.Config.Handoffs
 	}
 	p.identity.requests++
@@ -251,7 +251,7 @@ func (a *Call) deliver() error {
 	var fx effects
 	sh.mu.Lock()
 	if p := h.turn.place; h.err == nil && !p.lease.Valid() {
-		p.lose(&fx, p.cause())
+		p.endAll(&fx, p.cause())
 	}
 	delivered := h.err == nil || h.err == ErrMaxHold
 	h.delivered = delivered

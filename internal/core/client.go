@@ -110,7 +110,8 @@ func (c *Client) Close() error {
 }
 
 // close ends the client. Nothing is awaited before all that can be released has begun
-// to be, so twice the timeout bounds the whole.
+// to be, so twice the timeout bounds the wait for it. The calls that it cuts
+// then may take longer.
 func (c *Client) close() error {
 	// First what could add holds, then the holds, then what their releases need.
 	close(c.closing)
@@ -136,8 +137,8 @@ func (c *Client) close() error {
 	return nil
 }
 
-// Look makes one call of the store that takes part in no lock.
-func (c *Client) Look(ctx context.Context, call func(context.Context) error) error {
+// AskStore makes one call of the store that takes part in no lock.
+func (c *Client) AskStore(ctx context.Context, call func(context.Context) error) error {
 	busy := c.sender.Busy()
 	busy.Add() // so that Close waits for it
 	defer busy.Done()
@@ -147,7 +148,7 @@ func (c *Client) Look(ctx context.Context, call func(context.Context) error) err
 	if err := ended(ctx); err != nil {
 		return err
 	}
-	err := c.sender.Look(ctx, c.config.Timeout, call)
+	err := c.sender.AskStore(ctx, c.config.Timeout, call)
 	switch over := ended(ctx); {
 	case err == nil:
 		return nil
@@ -182,8 +183,8 @@ func (sh *shard) close(c *Client) {
 	var fx effects
 	sh.mu.Lock()
 	for _, n := range sh.names {
-		for len(n.holds) > 0 {
-			n.holds[0].lose(&fx, ErrClosedHold)
+		for len(n.granted) > 0 {
+			n.granted[0].endAll(&fx, ErrClosedHold)
 		}
 	}
 	sh.mu.Unlock()

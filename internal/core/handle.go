@@ -120,7 +120,7 @@ func (h *Handle) finish() (last bool, spares []<-chan struct{}, err error) {
 	// process's, and Unlock has to say so. A hold that passes on keeps its lease armed;
 	// successor has looked at it.
 	if h.err == nil && next == nil && (last && !p.lease.Disarm() || !last && !p.lease.Valid()) {
-		p.lose(&fx, p.cause())
+		p.endAll(&fx, p.cause())
 	}
 	switch err = h.err; {
 	case err != nil:
@@ -158,7 +158,7 @@ func (h *Handle) Err() error {
 	var fx effects
 	sh.mu.Lock()
 	if h.err == nil && !h.turn.place.lease.Valid() {
-		h.turn.place.lose(&fx, h.turn.place.cause())
+		h.turn.place.endAll(&fx, h.turn.place.cause())
 	}
 	err := h.err
 	sh.mu.Unlock()

@@ -32,7 +32,7 @@ func (p *place) successor() *Call {
 	if p.mode() != store.Exclusive || w == nil || len(p.owners) != 1 || !p.isOpen() {
 		return nil
 	}
-	if len(n.holds) > 1 {
+	if len(n.granted) > 1 {
 		return nil // the store has granted the name again: this hold may be gone
 	}
 	a := w.Value.(*Call)
@@ -59,7 +59,7 @@ func (p *place) unwanted() {
 	n := p.name
 	switch {
 	case p.local.Phase == localqueue.Gone:
-	case len(n.holds) == 0 || !p.config.shareable() || p.queue != &n.queue:
+	case len(n.granted) == 0 || !p.config.shareable() || p.queue != &n.queue:
 		p.drop()
 	case p.idle == nil:
 		p.idle = time.AfterFunc(handoverWindow, p.checkIdle)
@@ -89,7 +89,7 @@ func (p *place) drop() {
 // process holds the name any more. It returns channels that tell when they are gone.
 // The shard is locked.
 func (n *nameState) dropSpares() (gone []<-chan struct{}) {
-	if len(n.holds) > 0 {
+	if len(n.granted) > 0 {
 		return nil
 	}
 	for _, p := range slices.Clone(n.background) { // drop takes p out of the list

@@ -23,10 +23,10 @@ func TestSuccessor(t *testing.T) {
 		"another identity of the next owner":   func(_ *place, a *Call) { a.owner.identity = new(identity) },
 		"lease run out, and no call has noted": func(s *place, _ *Call) { s.lease.Disarm() },
 		"client closing":                       func(s *place, _ *Call) { s.name.client.isClosing.Store(true) },
-		"granted again by the store":           func(s *place, _ *Call) { s.name.holds = append(s.name.holds, s) },
+		"granted again by the store":           func(s *place, _ *Call) { s.name.granted = append(s.name.granted, s) },
 		"another owner has it too":             func(s *place, _ *Call) { s.owners = append(s.owners, s.owners[0]) },
 		"another lease":                        func(s *place, _ *Call) { s.config = other },
-		"the next writer has left":             func(s *place, a *Call) { s.name.queue.Bypass(&a.waiter) },
+		"the next writer has left":             func(s *place, a *Call) { s.name.queue.Restart(&a.waiter) },
 	} {
 		t.Run(what, func(t *testing.T) {
 			inBubble(t, func(r *rig) {
@@ -47,7 +47,7 @@ func TestSuccessor(t *testing.T) {
 				spoil(s, next)
 				assert.Nil(t, s.successor(), what)
 				s.spare, s.began, s.config, s.owners = spare, began, config, owners
-				s.identity.requests, n.holds = 1, n.holds[:1]
+				s.identity.requests, n.granted = 1, n.granted[:1]
 				r.near.isClosing.Store(false)
 				if next.waiter.Place == nil { // it goes past the queue now
 					next.wake()

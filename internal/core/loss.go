@@ -1,7 +1,6 @@
 package core
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -23,9 +22,9 @@ type ending struct {
 	reason error
 }
 
-// lose ends all handles because of the cause, which is a loss or ErrClosedHold. The
+// endAll ends all handles because of the cause, which is a loss or ErrClosedHold. The
 // shard is locked. Only the first call finds owners.
-func (p *place) lose(fx *effects, cause error) {
+func (p *place) endAll(fx *effects, cause error) {
 	if len(p.owners) == 0 {
 		return
 	}
@@ -58,7 +57,7 @@ func (p *place) lose(fx *effects, cause error) {
 
 // cause says why a lease that is not valid any more was lost.
 func (p *place) cause() error {
-	switch cause, _ := p.lease.Cause(); {
+	switch cause := p.lease.Cause(); {
 	case cause == watchdog.ToldLost:
 		return ErrGone
 	case cause == watchdog.CapReached:
@@ -134,41 +133,15 @@ func (c *Client) tellLost(h *Handle, text string, attrs ...any) {
 	c.logs.add(func() { c.log.Warn(text, attrs...) })
 }
 
-// expired is told by the watchdog that a lease ran out or is gone at the store. The
-// cause is read from the lease in lose, where other goroutines find it too.
-func (c *Client) expired(l *watchdog.Lease, _ watchdog.Cause) {
+// expired is told by the watchdog that a lease ran out or is gone at the store.
+func (c *Client) expired(l *watchdog.Lease) {
 	p := l.Value.(*place)
 	sh := p.name.shard
 	var fx effects
 	sh.mu.Lock()
-	p.lose(&fx, p.cause())
+	p.endAll(&fx, p.cause())
 	sh.mu.Unlock()
 	fx.run(c)
-}
-
-// renew is the watchdog's way to the store: one call for a batch of leases. An answer
-// that does not say "gone" in so many words leaves the lease to its deadline: the next
-// try may succeed, and nothing is lost before that.
-func (c *Client) renew(ctx context.Context, batch []*watchdog.Lease) []watchdog.Outcome {
-	refs := make([]store.Ref, len(batch))
-	for i, lease := range batch {
-		refs[i] = lease.Value.(*place).request.RenewalRef()
-	}
-	outcomes := make([]watchdog.Outcome, len(batch)) // Unknown, unless told otherwise
-	errs := c.sender.Renew(ctx, refs)
-	errs = errs[:min(len(errs), len(batch))]
-	for i, err := range errs {
-		switch {
-		case err == nil:
-			outcomes[i] = watchdog.Renewed
-			c.renewed.Add(1)
-		case errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrForeignKey):
-			// Where something else is under the lock's key, the hold is not there any more.
-			outcomes[i] = watchdog.Lost
-		}
-	}
-	c.renewals.note(c, batch, outcomes, errs)
-	return outcomes
 }
 
 // goneAtRelease tells that a hold was gone when it was released: since its last renewal

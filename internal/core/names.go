@@ -40,8 +40,8 @@ type nameState struct {
 
 	queue      localqueue.Queue
 	background []*place  // that ask for the front of the queue
-	holds      []*place  // at the store, newest last
-	sole       [1]*place // memory for holds
+	granted    []*place  // the holds at the store, newest last
+	sole       [1]*place // memory for granted
 }
 
 // ownerState is one owner's standing on one name: what it holds, and how many of
@@ -86,7 +86,7 @@ func (a *Call) enter(sh *shard) {
 			sh.names = make(map[string]*nameState)
 		}
 		n = &nameState{client: a.Client, shard: sh, name: name}
-		n.holds = n.sole[:0]
+		n.granted = n.sole[:0]
 		sh.names[name] = n
 	}
 	o := n.find(owner)
@@ -102,10 +102,10 @@ func (a *Call) enter(sh *shard) {
 
 // newest returns the hold that was granted last, or nil.
 func (n *nameState) newest() *place {
-	if len(n.holds) == 0 {
+	if len(n.granted) == 0 {
 		return nil
 	}
-	return n.holds[len(n.holds)-1]
+	return n.granted[len(n.granted)-1]
 }
 
 // find returns the state of an owner, or nil. It takes constant time, because thousands
@@ -227,13 +227,13 @@ func (o *ownerState) known(id string) *identity {
 	return o.identity
 }
 
-// bypass takes the waiters of o out of their queues: o holds the lock now, so their
+// restart takes the waiters of o out of their queues: o holds the lock now, so their
 // calls begin again. They re-enter, or ask by the identity of the hold. The shard is locked.
-func (o *ownerState) bypass() {
+func (o *ownerState) restart() {
 	for len(o.waiters) > 0 {
 		a := o.waiters[0]
 		o.waiters = slices.Delete(o.waiters, 0, 1)
-		o.name.carryOut(a.queue.Bypass(&a.waiter))
+		o.name.carryOut(a.queue.Restart(&a.waiter))
 		a.wake()
 	}
 }

@@ -33,14 +33,14 @@ type place struct {
 	request  request.Request
 	lease    watchdog.Lease
 
-	// Guarded by the shard.
-	lost   int          // ids that its call has lost in a row before
-	idle   *time.Timer  // runs checkIdle
-	began  time.Time    // when it went to the background; once granted, when the grant came
-	owners []*ownerHold // that have the hold
-	issued uint64       // the token that the store knows it by
-	token  uint64       // the last one given
-	spare  int          // tokens of the span that are left
+	// Guarded by the shard, but for keep.
+	lostIDs int          // that its call has lost in a row before
+	idle    *time.Timer  // runs checkIdle
+	began   time.Time    // when it went to the background; once granted, when the grant came
+	owners  []*ownerHold // that have the hold
+	issued  uint64       // the token that the store knows it by
+	token   uint64       // the last one given
+	spare   int          // tokens of the span that are left
 
 	trouble *renewalTrouble // guarded by renewalLog
 
@@ -61,11 +61,12 @@ func (p *place) settle(answer request.Answer) {
 	if granted {
 		p.granted()
 	} else {
-		p.refused(answer.Err)
+		p.refused(answer)
 	}
 }
 
-// keep arms the lease of what the place was granted.
+// keep arms the lease of what the place was granted. Nobody else looks at what it
+// writes before granted, so the shard is not locked.
 func (p *place) keep(g request.Grant) {
 	p.issued, p.token, p.spare = g.Token, g.Token, g.Spare
 	p.owners = p.sole[:0]
@@ -92,7 +93,7 @@ func (p *place) granted() {
 	q.Forget(p.local)
 	// While the client closes no hold is added, and the waiters find that out themselves.
 	for !n.client.isClosing.Load() {
-		w := q.Follower(p.local)
+		w := q.FirstOn(p.local)
 		if w == nil || len(p.owners) > 0 && p.spare == 0 {
 			break
 		}
@@ -144,14 +145,14 @@ func (p *place) serve(a *Call) {
 		o.storeToken, o.ownToken = p.issued, p.token
 	}
 	if len(p.owners) == 0 {
-		n.holds = append(n.holds, p)
+		n.granted = append(n.granted, p)
 	}
 	p.owners = append(p.owners, g)
 	o.holds = append(o.holds, g)
 	o.identity = p.identity
 	g.add(a.Handle)
 	o.refs-- // of the call: the handle has its own
-	o.bypass()
+	o.restart()
 	a.wake()
 }
 
@@ -172,7 +173,7 @@ func (p *place) end(g *ownerHold) {
 	if len(p.owners) > 0 {
 		o.identity = nil
 	} else {
-		n.holds = slices.DeleteFunc(n.holds, func(x *place) bool { return x == p })
+		n.granted = slices.DeleteFunc(n.granted, func(x *place) bool { return x == p })
 	}
 }
 
@@ -191,8 +192,8 @@ const maxLostIDs = 3
 // concerns, and the others ask for themselves. Refused: to fail all that followed. Their
 // own requests may be granted, as they have other ids, or more patience. The shard is
 // locked.
-func (p *place) refused(err error) {
-	n, first := p.name, p.queue.Follower(p.local)
+func (p *place) refused(answer request.Answer) {
+	n, first, err := p.name, p.queue.FirstOn(p.local), answer.Err
 	p.request.Abandon()
 	p.atRest()
 	// The store gives an id up whose place has expired, because the process stood still or
@@ -203,12 +204,12 @@ func (p *place) refused(err error) {
 	late, silent := errors.Is(err, request.ErrExpired), isUnavailable(err)
 	lost := errors.Is(err, store.ErrLost) && !late
 	if time.Since(p.began) > p.config.TTL {
-		p.lost = 0
+		p.lostIDs = 0
 	}
-	if p.local.Phase == localqueue.Background && (late || lost && p.lost < maxLostIDs) {
+	if p.local.Phase == localqueue.Background && (late || lost && p.lostIDs < maxLostIDs) {
 		if lost && first != nil {
 			a := first.Value.(*Call)
-			a.lost, a.identity = p.lost+1, p.identity
+			a.lostIDs, a.identity = p.lostIDs+1, p.identity
 		}
 		n.carryOut(p.queue.End(p.local))
 		return
@@ -216,22 +217,18 @@ func (p *place) refused(err error) {
 	// If the store was silent for a whole TTL the waiters behind the front fail too: the
 	// next place would meet the same silence, for one more TTL. Those that came lately,
 	// or have a longer TTL, ask for themselves.
-	n.carryOut(p.queue.Fail(p.local, silent && !p.request.Late(), func(w *localqueue.Waiter) bool {
+	actions := p.queue.Fail(p.local, silent && !answer.Late, func(w *localqueue.Waiter) bool {
 		a := w.Value.(*Call)
-		switch {
-		case (lost || late) && w != first, // it concerns this id alone
-			silent && time.Since(a.since) < a.Config.TTL/2,
-			w.Place != p.local && a.Config.TTL > p.config.TTL:
-			return false
+		return !((lost || late) && w != first || // it concerns this id alone
+			silent && time.Since(a.since) < a.Config.TTL/2 ||
+			w.Place != p.local && a.Config.TTL > p.config.TTL)
+	})
+	for _, do := range actions {
+		if do.Wake.State == localqueue.Failed {
+			a := do.Wake.Value.(*Call)
+			a.err = err
+			a.owner.forget(a)
 		}
-		return a.failing(err)
-	}))
-}
-
-// failing notes why the call fails, for Queue.Fail, which takes it out. The shard is
-// locked.
-func (a *Call) failing(err error) bool {
-	a.err = err
-	a.owner.forget(a)
-	return true
+	}
+	n.carryOut(actions)
 }

@@ -100,7 +100,7 @@ func TestReaderEntersWhatItsOwnerShares(t *testing.T) {
 		beside := r.lock(r.call(short, store.Shared))
 		require.Same(t, own.turn.place, beside.turn.place)
 
-		require.Equal(t, localqueue.Direct, a.state())
+		require.Equal(t, localqueue.Restarting, a.state())
 		state, err := a.begin(a.name.shard, nil)
 		require.NoError(t, err)
 		require.Equal(t, localqueue.Granted, state)
@@ -135,7 +135,7 @@ func TestReadersRelyOnOnePlace(t *testing.T) {
 		sh.mu.Lock()
 		assert.Same(t, p, calls[1].waiter.Place)
 		assert.Equal(t, localqueue.Background, p.Phase)
-		assert.Same(t, &calls[1].waiter, calls[1].name.queue.Follower(p))
+		assert.Same(t, &calls[1].waiter, calls[1].name.queue.FirstOn(p))
 		for _, a := range calls[2:] {
 			assert.NotSame(t, p, a.waiter.Place)
 			assert.NotEqual(t, localqueue.Gone, a.waiter.Place.Phase)

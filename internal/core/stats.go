@@ -37,7 +37,7 @@ func (c *Client) Stats() (st Stats) {
 		sh.mu.Lock()
 		st.Names += len(sh.names)
 		for _, n := range sh.names {
-			st.Holds += len(n.holds)
+			st.Holds += len(n.granted)
 		}
 		sh.mu.Unlock()
 		st.Calls += sh.calls.Load()

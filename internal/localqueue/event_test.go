@@ -123,13 +123,13 @@ func TestLeave(t *testing.T) {
 	})
 }
 
-func TestBypass(t *testing.T) {
+func TestRestart(t *testing.T) {
 	run(t, []scenario{
-		{"an asker", "rA rA", "join 0, join 1, bypass 0", "da", "wake 1"},
-		{"a waiter behind the front", "wA wA", "join 0, join 1, bypass 1", "ad", ""},
-		{"the last follower", "wA", "join 0, sendBackground 0, bypass 0", "d", "unwanted"},
-		{"the next waiters come to the front", "wA rA rA", "join 0, join 1, join 2, bypass 0", "daf", "wake 1"},
-		{"its late grant finds no waiter", "rA rA", "join 0, join 1, sendInline 0, bypass 0, grant 1 2", "da", ""},
+		{"an asker", "rA rA", "join 0, join 1, restart 0", "da", "wake 1"},
+		{"a waiter behind the front", "wA wA", "join 0, join 1, restart 1", "ad", ""},
+		{"the last follower", "wA", "join 0, sendBackground 0, restart 0", "d", "unwanted"},
+		{"the next waiters come to the front", "wA rA rA", "join 0, join 1, join 2, restart 0", "daf", "wake 1"},
+		{"its late grant finds no waiter", "rA rA", "join 0, join 1, sendInline 0, restart 0, grant 1 2", "da", ""},
 	})
 }
 

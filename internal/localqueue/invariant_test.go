@@ -142,8 +142,8 @@ func (c *caller) checkPlaces() {
 		}
 	}
 	for _, p := range c.live {
-		if p.followers != counts[p] {
-			c.wrong("a place counts %d followers, and has %d", p.followers, counts[p])
+		if p.relying != counts[p] {
+			c.wrong("a place counts %d waiters, and has %d", p.relying, counts[p])
 		}
 	}
 	c.checkShared()
@@ -171,8 +171,8 @@ func (c *caller) checkAnswers() {
 		c.wrong("ReaderMayJoin is %v, want %v", got, want)
 	}
 	for _, p := range append(slices.Clone(c.live), new(Place)) {
-		if got, want := c.q.Follower(p), c.follower(p); got != want {
-			c.wrong("Follower is %v, want %v", got, want)
+		if got, want := c.q.FirstOn(p), c.follower(p); got != want {
+			c.wrong("FirstOn is %v, want %v", got, want)
 		}
 	}
 	for _, kind := range kinds {

@@ -35,7 +35,7 @@ const (
 	sendBackground           // waiter n has its request sent in the background
 	detach                   // the request of waiter n is queued at the store
 	leave                    // the call of waiter n ends
-	bypass                   // the owner of waiter n gets the lock
+	restart                  // the owner of waiter n gets the lock
 	grant                    // place n is granted, for arg waiters at most
 	fail                     // place n fails, in the way of failures[arg]
 	discard                  // place n is given up
@@ -48,7 +48,7 @@ type event struct {
 }
 
 var opNames = []string{
-	"join", "sendInline", "sendBackground", "detach", "leave", "bypass", "grant", "fail", "discard", "handOver",
+	"join", "sendInline", "sendBackground", "detach", "leave", "restart", "grant", "fail", "discard", "handOver",
 }
 
 func (e event) String() string { return fmt.Sprintf("%s %d %d", opNames[e.op], e.n, e.arg) }
@@ -115,7 +115,7 @@ func (c *caller) events() (list []event) {
 			continue
 		}
 		add(leave, i, 0)
-		add(bypass, i, 0)
+		add(restart, i, 0)
 		switch {
 		case w.State == Asking && w.Place.Phase == Unsent:
 			add(sendInline, i, 0)
@@ -162,7 +162,7 @@ func (c *caller) do(e event) error {
 func (c *caller) apply(e event) {
 	c.actions, c.err = c.actions[:0], nil
 	switch e.op {
-	case join, leave, bypass, sendInline, sendBackground, detach:
+	case join, leave, restart, sendInline, sendBackground, detach:
 		c.applyToWaiter(e, c.waiters[e.n])
 	case grant:
 		c.grant(c.place(e.n), e.arg)
@@ -189,9 +189,9 @@ func (c *caller) applyToWaiter(e event, w *Waiter) {
 	case leave:
 		c.collect(c.q.Leave(w))
 		c.out(w, Idle)
-	case bypass:
-		c.collect(c.q.Bypass(w))
-		c.out(w, Direct)
+	case restart:
+		c.collect(c.q.Restart(w))
+		c.out(w, Restarting)
 	case sendInline:
 		w.Place.Phase = Inline
 	case sendBackground, detach:
@@ -206,7 +206,7 @@ func (c *caller) applyToWaiter(e event, w *Waiter) {
 // grant serves the waiters that rely on p, up to most.
 func (c *caller) grant(p *Place, most int) {
 	c.q.Forget(p)
-	for w := c.q.Follower(p); w != nil && most > 0; w = c.q.Follower(p) {
+	for w := c.q.FirstOn(p); w != nil && most > 0; w = c.q.FirstOn(p) {
 		c.serve(w)
 		most--
 	}

@@ -33,8 +33,8 @@ func TestFail(t *testing.T) {
 		{"those behind too", "wA wA rA", "join 0, join 1, join 2, sendInline 0, fail 0 2", "lll", "wake 0, wake 1, wake 2"},
 		{"only those behind that are concerned", "wA wA rA", "join 0, join 1, join 2, sendInline 0, fail 0 4", "alw", "wake 1, wake 0"},
 		{"a place without waiters, and those behind", "wA", "join 0, sendBackground 0, leave 0, fail 0 2", "i", ""},
-		{"a place that has gone", "wA wA", "join 0, join 1, sendInline 0, bypass 0, fail 1 1", "da", ""},
-		{"a place that has gone, and those behind", "wA wA wA", "join 0, join 1, join 2, sendInline 0, bypass 0, fail 1 2", "dal", "wake 2"},
+		{"a place that has gone", "wA wA", "join 0, join 1, sendInline 0, restart 0, fail 1 1", "da", ""},
+		{"a place that has gone, and those behind", "wA wA wA", "join 0, join 1, join 2, sendInline 0, restart 0, fail 1 2", "dal", "wake 2"},
 	})
 }
 
@@ -77,7 +77,7 @@ func TestPlaceOfAWaiter(t *testing.T) {
 		if p := w.Place; p.Mode != x.mode || *p.Kind != x.kind || p.Phase != Unsent || !p.Wanted() {
 			t.Errorf("%v: the place is %+v", x, p)
 		}
-		if got := q.Follower(w.Place); got != &w {
+		if got := q.FirstOn(w.Place); got != &w {
 			t.Errorf("%v: its follower is %v", x, got)
 		}
 	}
@@ -97,7 +97,7 @@ func TestPlacesOfAWaiterDiffer(t *testing.T) {
 	if first.Phase != Gone || first.Value != "first" || w.Place.Value != nil {
 		t.Errorf("places %+v and %+v", first, w.Place)
 	}
-	if q.Follower(first) != nil {
+	if q.FirstOn(first) != nil {
 		t.Error("a waiter relies on the place that has gone")
 	}
 }

@@ -59,9 +59,9 @@ func (q *Queue) Join(w *Waiter) {
 // Serve takes w, which is in the queue, out of it because it was granted.
 func (q *Queue) Serve(w *Waiter) []Action { return q.take(w, Granted) }
 
-// Bypass takes w out because its owner holds the lock: its call begins again, and
+// Restart takes w out because its owner holds the lock: its call begins again, and
 // re-enters.
-func (q *Queue) Bypass(w *Waiter) []Action { return q.take(w, Direct) }
+func (q *Queue) Restart(w *Waiter) []Action { return q.take(w, Restarting) }
 
 // Leave takes w out of the queue because its call ends.
 func (q *Queue) Leave(w *Waiter) []Action { return q.take(w, Idle) }
@@ -77,8 +77,8 @@ func (q *Queue) Servable(kind *Kind) *Waiter {
 	return w
 }
 
-// Follower returns the first waiter at the front that relies on p, or nil.
-func (q *Queue) Follower(p *Place) *Waiter {
+// FirstOn returns the first waiter at the front that relies on p, or nil.
+func (q *Queue) FirstOn(p *Place) *Waiter {
 	for w, n := q.head, q.front; n > 0; w, n = w.next, n-1 {
 		if w.Place == p {
 			return w
@@ -113,7 +113,7 @@ func (q *Queue) End(p *Place) []Action {
 
 // Fail removes p, whose request ended with an error. Each waiter that relies on p
 // fails if concerns says so, and with behind set each waiter behind the front too.
-// The others go on, as after End.
+// The others go on, as after End. Each action wakes a waiter, which has failed or has to ask.
 func (q *Queue) Fail(p *Place, behind bool, concerns func(*Waiter) bool) []Action {
 	q.actions = q.actions[:0]
 	q.Forget(p)
@@ -138,7 +138,7 @@ func (q *Queue) take(w *Waiter, to State) []Action {
 	p := w.Place
 	q.remove(w, to)
 	q.advance(nil)
-	if p != nil && p.Phase == Background && p.followers == 0 {
+	if p != nil && p.Phase == Background && p.relying == 0 {
 		q.actions = append(q.actions, Action{Unwanted: p})
 	}
 	return q.actions
@@ -168,10 +168,10 @@ func (q *Queue) remove(w *Waiter, to State) {
 	if p == nil {
 		return
 	}
-	p.followers--
+	p.relying--
 	// A place that only the call of w could send ends with it.
 	if asked && p.Phase != Gone {
-		q.Forget(p) // first, or the followers would be given p again
+		q.Forget(p) // first, or the others on it would be given p again
 		q.reassign(p)
 	}
 }
@@ -187,9 +187,9 @@ func (q *Queue) Forget(p *Place) {
 
 // reassign gives another place to the waiters that relied on p.
 func (q *Queue) reassign(p *Place) {
-	for w := q.head; p.followers > 0; w = w.next {
+	for w := q.head; p.relying > 0; w = w.next {
 		if w.Place == p {
-			p.followers--
+			p.relying--
 			q.assign(w)
 			if w.State == Asking {
 				q.actions = append(q.actions, Action{Wake: w})
@@ -220,14 +220,14 @@ func (q *Queue) advance(joining *Waiter) {
 func (q *Queue) assign(w *Waiter) {
 	if p := q.keepers[w.Mode]; p != nil && p.fits(w) {
 		w.State, w.Place = Following, p
-		p.followers++
+		p.relying++
 		return
 	}
 	p := &w.first
 	if p.Phase != Unsent {
 		p = new(Place) // a request was sent for the first, which its caller still refers to
 	}
-	*p = Place{Mode: w.Mode, Kind: w.Kind, followers: 1}
+	*p = Place{Mode: w.Mode, Kind: w.Kind, relying: 1}
 	w.State, w.Place = Asking, p
 	if !w.Kind.Alone && q.keepers[w.Mode] == nil {
 		q.keepers[w.Mode] = p

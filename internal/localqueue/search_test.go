@@ -52,7 +52,7 @@ func (c *caller) key() string {
 
 // used tells a place that was never used from one that was.
 func (p *Place) used() byte {
-	if p.Phase == Unsent && p.followers == 0 {
+	if p.Phase == Unsent && p.relying == 0 {
 		return 0
 	}
 	return 1

@@ -5,16 +5,16 @@ import "github.com/dlock-go/dlock/store"
 // State is where a waiter stands.
 type State uint8
 
-// The states of a waiter. Granted, Failed and Direct are final for the queue: the
+// The states of a waiter. Granted, Failed and Restarting are final for the queue: the
 // waiter has left it.
 const (
-	Idle      State = iota // not in the queue yet
-	Waiting                // in the queue, behind the front
-	Following              // at the front; a place of another call, or one in the background, asks for it
-	Asking                 // at the front; its own call has to ask the store, or is asking
-	Granted                // a grant was given to it
-	Failed                 // it ends with an error
-	Direct                 // its owner holds the lock by another call: its call begins again
+	Idle       State = iota // not in the queue yet, or its call has left
+	Waiting                 // in the queue, behind the front
+	Following               // at the front; a place of another call, or one in the background, asks for it
+	Asking                  // at the front; its own call has to ask the store, or is asking
+	Granted                 // a grant was given to it
+	Failed                  // it ends with an error
+	Restarting              // its owner holds the lock by another call: its call begins again
 )
 
 // Kind says which waiters a grant fits: those with an equal Kind. Two holds with
@@ -59,11 +59,11 @@ type Place struct {
 	Phase Phase
 	Value any
 
-	followers int // waiters at the front whose Place it is; before the background one of them is Asking
+	relying int // waiters at the front whose Place it is; before the background one of them is Asking
 }
 
 // Wanted reports whether a waiter at the front relies on the place.
-func (p *Place) Wanted() bool { return p.followers > 0 }
+func (p *Place) Wanted() bool { return p.relying > 0 }
 
 // fits reports whether a grant to p can be given to w.
 func (p *Place) fits(w *Waiter) bool {

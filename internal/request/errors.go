@@ -1,8 +1,10 @@
 package request
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/dlock-go/dlock/store"
 )
@@ -52,4 +54,44 @@ func refusal(err error) error {
 // where it was.
 func settled(err error) bool {
 	return err == nil || Certain(err) && !errors.Is(err, store.ErrRefused)
+}
+
+// certainError is an error of the store of which only the sentinel can be matched.
+type certainError struct {
+	text     string
+	sentinel error
+}
+
+// Error returns the text of the store.
+func (e *certainError) Error() string { return e.text }
+
+// Unwrap returns the sentinel alone.
+func (e *certainError) Unwrap() error { return e.sentinel }
+
+// explain replaces the error of a context of our own by what it means, so that a context's error always
+// is the caller's. A certain error stays certain: a store may wrap the error of a context of its own in
+// it. ended says that the context of the call has ended, sent is when the call began.
+func explain(err error, ended bool, sent time.Time) error {
+	if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	if sentinel := refusal(err); sentinel != nil {
+		return &certainError{err.Error(), sentinel}
+	}
+	if !ended {
+		return fmt.Errorf("the store gave up: %v", err)
+	}
+	if err == context.DeadlineExceeded || err == context.Canceled {
+		return silentSince(sent)
+	}
+	return fmt.Errorf("%w: %v", silentSince(sent), err)
+}
+
+// silentSince says that a call that began then has no reply.
+func silentSince(sent time.Time) error {
+	silent := time.Since(sent)
+	if silent > 10*time.Millisecond {
+		silent -= silent % time.Millisecond
+	}
+	return fmt.Errorf("%w within %v", errNoReply, silent)
 }

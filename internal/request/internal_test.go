@@ -137,7 +137,7 @@ func TestCertainErrorThatWrapsAContextsError(t *testing.T) {
 			r := new(Request)
 			r.Init(d, &Config{TTL: time.Minute, WaitTTL: time.Minute, Timeout: time.Minute}, store.Request{Name: "m", ID: "id", Owner: "owner", Queue: true, Tokens: 1})
 			answer := r.Send(t.Context())
-			looked := d.Look(t.Context(), time.Minute, func(context.Context) error { return s.err() })
+			looked := d.AskStore(t.Context(), time.Minute, func(context.Context) error { return s.err() })
 			released := d.release(r.Ref(), time.Now(), time.Minute)
 			assert.Equal(t, Refused, answer.Outcome)
 			for _, err := range []error{answer.Err, looked, released} {

@@ -46,7 +46,7 @@ func TestCallsAreCounted(t *testing.T) {
 		}
 
 		look := func(err error) error {
-			return r.sender.Look(r.t.Context(), timeout, func(context.Context) error { return err })
+			return r.sender.AskStore(r.t.Context(), timeout, func(context.Context) error { return err })
 		}
 		assert.NoError(r.t, look(nil))
 		expect(12, 4, 0, "looked")
@@ -77,12 +77,12 @@ func TestPushedGrantsAreCounted(t *testing.T) {
 	})
 }
 
-// Look ends with its timeout, with Close and with ctx, and says which calls had no reply.
-func TestLookIsBounded(t *testing.T) {
+// AskStore ends with its timeout, with Close and with ctx, and says which calls had no reply.
+func TestAskStoreIsBounded(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		wait := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 		began := time.Now()
-		err := r.sender.Look(r.t.Context(), 1500*time.Millisecond, wait)
+		err := r.sender.AskStore(r.t.Context(), 1500*time.Millisecond, wait)
 		assert.Equal(r.t, 1500*time.Millisecond, time.Since(began))
 		assert.ErrorIs(r.t, err, request.ErrUnavailable)
 		assert.ErrorContains(r.t, err, "no reply from the store within 1.5s")
@@ -91,12 +91,12 @@ func TestLookIsBounded(t *testing.T) {
 		ctx, cancel := context.WithCancel(r.t.Context())
 		time.AfterFunc(time.Second, cancel)
 		began = time.Now()
-		assert.Error(r.t, r.sender.Look(ctx, time.Hour, wait))
+		assert.Error(r.t, r.sender.AskStore(ctx, time.Hour, wait))
 		assert.Equal(r.t, time.Second, time.Since(began))
 
 		time.AfterFunc(time.Second, r.sender.StopAcquires)
 		began = time.Now()
-		assert.Error(r.t, r.sender.Look(r.t.Context(), time.Hour, wait))
+		assert.Error(r.t, r.sender.AskStore(r.t.Context(), time.Hour, wait))
 		assert.Equal(r.t, time.Second, time.Since(began))
 	})
 }

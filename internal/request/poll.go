@@ -29,9 +29,10 @@ type polling struct {
 }
 
 // Poll goes on in the background from answer, which was Queued or Unknown, until the request is granted
-// or certainly refused. Then it calls then once, on a goroutine of its own or of the store, unless Abandon
-// was called before. An unknown outcome is asked again under the same id with growing pauses, until
-// nothing has been confirmed for a whole TTL: that is a refusal with ErrUnavailable.
+// or certainly refused. Then it calls then once, unless Abandon was called before: on a timer's or the
+// store's goroutine, or before Poll returns if an event came earlier. So the caller holds no mutex. An
+// unknown outcome is asked again under the same id with growing pauses, until nothing has been confirmed
+// for a whole TTL: that is a refusal with ErrUnavailable.
 func (r *Request) Poll(answer Answer, then func(Answer)) {
 	now := time.Now()
 	r.mu.Lock()
@@ -105,7 +106,8 @@ func (r *Request) onTimer() {
 		r.mu.Unlock()
 		return
 	case r.exhausted():
-		r.finish(Answer{Outcome: Refused, Err: Unavailable(r.trouble())})
+		late := p.until.After(r.base.Add(r.config.TTL))
+		r.finish(Answer{Outcome: Refused, Err: Unavailable(r.trouble()), Late: late})
 		return
 	case now.Before(p.next): // this firing is late, and the timer was set again
 		r.mu.Unlock()
@@ -155,7 +157,7 @@ func (r *Request) onEvent(e store.Event) {
 	g := Grant{Token: e.Token, Spare: r.spare(e.Short), At: now, Deadline: r.base.Add(lease)}
 	wish := now
 	switch {
-	case e.Token <= r.told:
+	case e.Token <= r.lastToken:
 		wish = p.sent.Add(askGap)
 	case r.config.Fixed || g.Deadline.Sub(now) < lease/3:
 	default:
@@ -180,14 +182,6 @@ func (r *Request) finish(a Answer) {
 	r.mu.Unlock()
 	r.sender.wakeups.remove(r)
 	then(a)
-}
-
-// Late reports whether the store's silence that ended the polling was counted from
-// a request that was itself sent late: others may have been answered meanwhile.
-func (r *Request) Late() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.poll != nil && r.poll.until.After(r.base.Add(r.config.TTL))
 }
 
 // earlier returns the earlier of two times. A zero b is none.

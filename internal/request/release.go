@@ -30,7 +30,7 @@ func (r *Request) abandon(urgent bool) {
 		r.poll.then = nil
 		r.poll.timer.Stop()
 	}
-	// The request under way may still be granted. Its end does what is left to do then (see unlock), and
+	// The request under way may still be granted. Its end does what is left to do then (see endCall), and
 	// knows what that is.
 	present, canRelease := r.present || r.unknown, !r.inFlight || !wasAsking
 	r.mu.Unlock()

@@ -40,7 +40,7 @@ type jobs struct {
 // job is one release.
 type job struct {
 	request *Request
-	until   time.Time // by the lock model nothing of ref is alive after this
+	until   time.Time // by the lock model nothing of the request is alive after this
 	err     error     // of the last try
 	pause   Backoff   // before the next one, after the first
 }

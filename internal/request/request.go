@@ -48,17 +48,17 @@ type Request struct {
 	config *Config
 	req    store.Request
 
-	mu       sync.Mutex
-	phase    phase
-	inFlight bool
-	unknown  bool          // some request of the id has no known outcome
-	present  bool          // some request of the id was queued or granted
-	resets   uint64        // of the wakeups, before the first request was sent
-	told     uint64        // last token that a confirmed answer told
-	base     time.Time     // sending of the last confirmed request; before any, of the first
-	said     *Standing     // what the last answers said; nil if nothing
-	cleared  chan struct{} // see Cleared
-	poll     *polling      // nil until Poll
+	mu        sync.Mutex
+	phase     phase
+	inFlight  bool
+	unknown   bool          // some request of the id has no known outcome
+	present   bool          // some request of the id was queued or granted
+	resets    uint64        // of the wakeups, before the first request was sent
+	lastToken uint64        // that a confirmed answer told
+	base      time.Time     // sending of the last confirmed request; before any, of the first
+	standing  *Standing     // what the last answers said; nil if nothing
+	cleared   chan struct{} // see Cleared
+	poll      *polling      // nil until Poll
 }
 
 // phase is what a request is wanted for.
@@ -88,6 +88,10 @@ type Answer struct {
 	Grant   Grant         // if granted
 	Err     error         // if refused or unknown
 	Retry   time.Duration // if queued: when to ask again, unless an event comes
+
+	// Late: the silence that ended a Poll was counted from a request that was itself sent
+	// late. Other requests may have been answered meanwhile.
+	Late bool
 }
 
 // Grant is a grant that may be relied on until Deadline.
@@ -150,7 +154,7 @@ func (r *Request) send(ctx context.Context, now time.Time, timeout time.Duration
 	// release to it, or releases what earlier requests have left.
 	r.inFlight = d.acquires.Err() == nil
 	if !r.inFlight {
-		r.unlock()
+		r.endCall()
 		return Answer{Outcome: Refused, Err: ErrClosed}
 	}
 	r.begin(now)
@@ -159,7 +163,7 @@ func (r *Request) send(ctx context.Context, now time.Time, timeout time.Duration
 	g, err := d.store.Acquire(c, r.req)
 	err = c.end(d, err)
 	r.mu.Lock()
-	defer r.unlock()
+	defer r.endCall()
 	return r.note(g, err, now)
 }
 
@@ -171,9 +175,9 @@ func (r *Request) begin(now time.Time) {
 	}
 }
 
-// unlock ends a call: it unlocks r.mu. A request that was abandoned during the call was left to it, and
+// endCall ends a call and unlocks r.mu. A request that was abandoned during the call was left to it, and
 // is released: the call may have taken effect after an earlier release.
-func (r *Request) unlock() {
+func (r *Request) endCall() {
 	forgotten, present := r.phase == abandoned, r.present || r.unknown
 	r.mu.Unlock()
 	if forgotten {
@@ -186,11 +190,11 @@ func (r *Request) unlock() {
 func (r *Request) note(g store.Grant, err error, sent time.Time) Answer {
 	r.inFlight = false
 	answer := Answer{Retry: g.Retry}
-	r.notice(g, err, sent)
+	r.setStanding(g, err, sent)
 	switch {
 	case err == nil:
 		r.present = true
-		r.told, r.base = max(r.told, g.Token), sent
+		r.lastToken, r.base = max(r.lastToken, g.Token), sent
 		answer.Outcome = Queued
 	case Certain(err):
 		// About this request only: an earlier one of the id, of unknown outcome, may
@@ -198,7 +202,7 @@ func (r *Request) note(g store.Grant, err error, sent time.Time) Answer {
 		answer.Outcome, answer.Err = Refused, err
 	default:
 		r.unknown = true
-		answer.Outcome, answer.Err = Unknown, r.said.Trouble
+		answer.Outcome, answer.Err = Unknown, r.standing.Trouble
 	}
 	if err == nil && g.Held && r.phase == asking {
 		answer.Outcome = Granted
@@ -212,11 +216,11 @@ func (r *Request) note(g store.Grant, err error, sent time.Time) Answer {
 	return answer
 }
 
-// notice keeps what an answer says of a holder or of the store. sent is when its request was sent. r.mu
+// setStanding keeps what an answer says of a holder or of the store. sent is when its request was sent. r.mu
 // is locked.
-func (r *Request) notice(g store.Grant, err error, sent time.Time) {
+func (r *Request) setStanding(g store.Grant, err error, sent time.Time) {
 	if err == nil && g.Held {
-		r.said = nil
+		r.standing = nil
 		return
 	}
 	var st Standing
@@ -226,12 +230,12 @@ func (r *Request) notice(g store.Grant, err error, sent time.Time) {
 			st.HeldSince = sent.Add(-g.HeldFor)
 		}
 	} else {
-		if r.said != nil {
-			st = *r.said
+		if r.standing != nil {
+			st = *r.standing
 		}
 		st.add(err)
 	}
-	r.said = &st
+	r.standing = &st
 }
 
 // spare is how many of the tokens asked for are reserved beside the first.

@@ -17,7 +17,7 @@ type Sender struct {
 	unlisten func()
 	wakeups  wakeups
 	releaser releaser
-	busy     Counter // calls of the store that no caller's goroutine makes
+	busy     Counter // what Close waits for: work in the background, and calls of AskStore
 
 	calls, failed, pushed atomic.Int64 // see Calls
 
@@ -45,7 +45,7 @@ func (d *Sender) StopAcquires() {
 // StopReleases ends every Release under way and refuses new ones.
 func (d *Sender) StopReleases() { d.stopReleases() }
 
-// Busy counts what the sender does in the background.
+// Busy counts what Close waits for: work in the background, and calls of AskStore, which their callers add.
 func (d *Sender) Busy() *Counter { return &d.busy }
 
 // StoreClosed returns an error that says so if a release has found the store closed.
@@ -69,9 +69,9 @@ func (d *Sender) Renew(ctx context.Context, refs []store.Ref) []error {
 	return errs
 }
 
-// Look makes one call of the store that is about no request. Its context has the values of ctx, and
+// AskStore makes one call of the store that is about no request. Its context has the values of ctx, and
 // ends with ctx, the timeout or Close. An error that says unknown matches ErrUnavailable.
-func (d *Sender) Look(ctx context.Context, timeout time.Duration, ask func(context.Context) error) error {
+func (d *Sender) AskStore(ctx context.Context, timeout time.Duration, ask func(context.Context) error) error {
 	c := call(ctx, d.acquires, time.Now(), timeout)
 	err := c.end(d, ask(c))
 	if err == nil || Certain(err) || errors.Is(err, store.ErrUnsupported) {

@@ -28,10 +28,10 @@ func (s *Standing) add(err error) {
 
 // trouble is that of the last request, if its outcome is unknown. r.mu is locked.
 func (r *Request) trouble() error {
-	if r.said == nil {
+	if r.standing == nil {
 		return nil
 	}
-	return r.said.Trouble
+	return r.standing.Trouble
 }
 
 // Standing says how the request stands. A request under way is a trouble if no request of the id was
@@ -40,8 +40,8 @@ func (r *Request) trouble() error {
 func (r *Request) Standing() (st Standing) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.said != nil {
-		st = *r.said
+	if r.standing != nil {
+		st = *r.standing
 	}
 	sent := r.base
 	if r.poll != nil {

@@ -8,8 +8,8 @@ import (
 )
 
 // wakeups takes the store's events to the requests that wait in the background. A request is entered
-// when the store has said "queued", so that an uncontended lock leaves no trace here. An event that
-// overtakes that answer waits among the recent ones. If too many others come before it is looked for, it
+// when it goes there, so that a lock that is granted at once leaves no trace here. An event that comes
+// before waits among the recent ones. If too many others come before it is looked for, it
 // is lost, and its waiter asks again when the store's Retry has passed.
 type wakeups struct {
 	requests sync.Map      // *Request by id

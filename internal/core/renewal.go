@@ -1,11 +1,38 @@
 package core
 
 import (
+	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 
+	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/watchdog"
 )
+
+// renew is the watchdog's way to the store: one call for a batch of leases. Only ErrLost
+// and ErrForeignKey mean gone; any other answer leaves the lease to its deadline.
+func (c *Client) renew(ctx context.Context, batch []*watchdog.Lease) []watchdog.Outcome {
+	refs := make([]store.Ref, len(batch))
+	for i, lease := range batch {
+		refs[i] = lease.Value.(*place).request.RenewalRef()
+	}
+	outcomes := make([]watchdog.Outcome, len(batch)) // Unknown, unless told otherwise
+	errs := c.sender.Renew(ctx, refs)
+	errs = errs[:min(len(errs), len(batch))]
+	for i, err := range errs {
+		switch {
+		case err == nil:
+			outcomes[i] = watchdog.Renewed
+			c.renewed.Add(1)
+		case errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrForeignKey):
+			// Where something else is under the lock's key, the hold is not there any more.
+			outcomes[i] = watchdog.Lost
+		}
+	}
+	c.renewals.note(c, batch, outcomes, errs)
+	return outcomes
+}
 
 // renewalLog logs when renewals of some holds begin to fail, and when none of them
 // fails any more: once each for every cause, not for every try. Its zero value is

@@ -59,7 +59,7 @@ func (a *Call) inTheWay() (st request.Standing, own bool) {
 	if p != nil {
 		st = p.request.Standing()
 	}
-	for _, h := range slices.Backward(n.holds) {
+	for _, h := range slices.Backward(n.granted) {
 		others := slices.ContainsFunc(h.owners, func(g *ownerHold) bool { return g.owner != a.owner })
 		if others && (h.mode() == store.Exclusive || a.Mode == store.Exclusive) {
 			st.HeldBy, st.HeldSince = h.config.Label, h.began
