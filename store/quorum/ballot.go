@@ -108,11 +108,12 @@ func (b *ballot) enough(left int) bool {
 
 // repeats: a majority knows the hold by which this request gets a token that exists already. With fewer, that hold
 // may have been lost, and another owner may have had a greater token since. A node knows the hold if it answers with
-// the token that it gave to that hold: what it has of the owner may be another one, whose release has failed.
+// a token that it gave to that hold: what it has of the owner may be another one, whose release has failed.
 func (b *ballot) repeats() bool {
 	n := 0
 	for _, v := range b.votes {
-		if slices.Contains(b.known.at[v.node.index], v.grant.Token) {
+		gave := func(s span) bool { return s.from <= v.grant.Token && v.grant.Token <= s.to }
+		if slices.ContainsFunc(b.known.at[v.node.index], gave) {
 			n++
 		}
 	}

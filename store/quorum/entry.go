@@ -150,12 +150,16 @@ func extend(deadline *time.Time, to time.Time) {
 
 // known is what the handle knows of the holds of an owner when one of its requests is sent.
 type known struct {
-	token   uint64     // that a re-entry, or a repeated request, gets; 0: a new one
-	at      [][]uint64 // of each node, the tokens that it gave to the holds with that token
-	again   bool       // this id is a hold already
-	others  int        // other holds of the owner
-	upgrade bool       // the others are shared, and the request is exclusive
+	token   uint64   // that a re-entry, or a repeated request, gets; 0: a new one
+	at      [][]span // of each node, the tokens that it gave to the holds with that token
+	again   bool     // this id is a hold already
+	others  int      // other holds of the owner
+	upgrade bool     // the others are shared, and the request is exclusive
 }
+
+// span is from the token that a node has granted a hold with to the one that it has raised it to. What the node has
+// granted to the owner together with the hold may have any of these.
+type span struct{ from, to uint64 }
 
 // standing returns what is known of the owner's holds. The caller has the mutex.
 func (e *entry) standing() (k known) {
@@ -181,13 +185,13 @@ func (e *entry) standing() (k known) {
 	case mode == store.Shared:
 		k.token = shared
 	}
-	k.at = make([][]uint64, e.t.nodes)
+	k.at = make([][]span, e.t.nodes)
 	for _, hold := range e.o.entries {
 		if hold.phase != granted || hold.token != k.token || now.After(hold.ends) {
 			continue
 		}
 		for i, t := range hold.tries {
-			k.at[i] = append(k.at[i], t.token)
+			k.at[i] = append(k.at[i], span{t.first, t.token})
 		}
 	}
 	return k

@@ -41,7 +41,8 @@ type try struct {
 	unknown bool          // some request has no known outcome
 	has     bool          // it may have a hold or a place
 	gone    bool          // its node has confirmed its release: nothing of it is there
-	token   uint64        // of its hold; 0: it has none, as far as is known
+	first   uint64        // the token that its hold was granted with
+	token   uint64        // that its hold has, which may have been raised; 0: it has none, as far as is known
 }
 
 // newTry draws an id that begins as the acquisition's does, by which people recognize it.
@@ -98,6 +99,9 @@ func (e *entry) told(t *try, g store.Grant, err error) (lacks bool) {
 	t.asked = nil
 	switch {
 	case err == nil && g.Held:
+		if !t.granted() {
+			t.first = g.Token
+		}
 		t.has, t.token = true, max(t.token, g.Token)
 	case err == nil:
 		t.has, t.token = true, 0
