@@ -55,6 +55,31 @@ func TestTokenOfReentry(t *testing.T) {
 	}
 }
 
+// TestTokenOfAWaiterGrantedTogether: nodes grant all waiters of an owner at once, each with its own token. The
+// hold of one is raised to the token of all nodes, and the others get that one too.
+func TestTokenOfAWaiterGrantedTogether(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		for i, n := range s.nodes { // each node issues other tokens
+			r := request("z", 1)
+			r.Name, r.Tokens = "other", 1000*(i+1)
+			if _, err := n.Acquire(bg, r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a, b := s.client(), s.client()
+		s.hold(b, request("b", 1))
+		writer, reader := waiting(request("a", 1)), waiting(shared(request("a", 2)))
+		for _, r := range []store.Request{writer, reader} {
+			if g, err := a.Acquire(bg, r); err != nil || g.Held {
+				t.Fatalf("Acquire(%s): got %+v, %v, want it queued", r.ID, g, err)
+			}
+		}
+		s.release(b, request("b", 1))
+		token := s.hold(a, writer).Token
+		want(t, "token of the reader", s.hold(a, reader).Token, token)
+	})
+}
+
 // TestTokenOfReentryWithoutAMajority: where fewer nodes than a majority say that they know the hold, the re-entry
 // gets a greater token: the hold may be lost, and another owner may have had a token since.
 func TestTokenOfReentryWithoutAMajority(t *testing.T) {
