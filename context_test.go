@@ -120,6 +120,20 @@ func TestContextThatHasEndedMakesNoCall(t *testing.T) {
 	})
 }
 
+// Readers of one client share what the store has granted, but none whose context has ended.
+func TestContextThatHasEndedJoinsNoReader(t *testing.T) {
+	rw := coretest.Open(t, memory.New(), nil).RWMutex("m")
+	h := coretest.MustRLock(t, t.Context(), rw)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for op, f := range map[string]func(context.Context) (*dlock.Hold, error){"rlock": rw.RLockContext, "tryrlock": rw.TryRLockContext} {
+		none, err := f(ctx)
+		assert.Nil(t, none)
+		coretest.WantError(t, err, op, "m", context.Canceled)
+	}
+	assert.NoError(t, h.Unlock())
+}
+
 // A nil context panics, as in the standard library. A caller that recovers can go on.
 func TestNilContextLocksNothing(t *testing.T) {
 	m := coretest.Open(t, memory.New(), nil).Mutex("m")

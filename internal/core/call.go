@@ -77,7 +77,7 @@ func (a *Call) Lock(ctx context.Context) error {
 }
 
 // begin enters the name, and re-enters, joins other readers or queues. over is why ctx
-// has ended, if it has: a re-entry into a lost hold says that first.
+// has ended, if it has: a re-entry into a lost hold says that first, and ask fails with it.
 func (a *Call) begin(sh *shard, over error) (localqueue.State, error) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -101,7 +101,7 @@ func (a *Call) begin(sh *shard, over error) (localqueue.State, error) {
 	past := !a.Owner.Private || len(o.holds) > 0
 	newest := n.newest()
 	switch {
-	case !past && newest.mayJoin(a):
+	case over == nil && !past && newest.mayJoin(a):
 		newest.next()
 		newest.serve(a)
 		return w.State, nil

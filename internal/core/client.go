@@ -92,7 +92,7 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.sender = request.NewSender(cfg.Store, cfg.Log)
+	c.sender = request.NewSender(cfg.Store, c.warn)
 	return c, nil
 }
 
@@ -164,6 +164,11 @@ func (c *Client) AskStore(ctx context.Context, call func(context.Context) error)
 // delays no lock, however long it takes.
 func (c *Client) Notify(f func()) { c.logs.add(f) }
 
+// warn has a warning logged soon, by a logger that may block.
+func (c *Client) warn(text string, attrs ...any) {
+	c.logs.add(func() { c.log.Warn(text, attrs...) })
+}
+
 // Closing returns a channel that is closed when Close has begun.
 func (c *Client) Closing() <-chan struct{} { return c.closing }
 
@@ -184,7 +189,11 @@ func (sh *shard) close(c *Client) {
 	sh.mu.Lock()
 	for _, n := range sh.names {
 		for len(n.granted) > 0 {
-			n.granted[0].endAll(&fx, ErrClosedHold)
+			p, reason := n.granted[0], error(ErrClosedHold)
+			if !p.lease.Valid() { // the watchdog has not told it yet
+				reason = p.cause()
+			}
+			p.endAll(&fx, reason)
 		}
 	}
 	sh.mu.Unlock()

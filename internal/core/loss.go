@@ -130,7 +130,7 @@ func (c *Client) tellLost(h *Handle, text string, attrs ...any) {
 	}
 	req := &h.turn.place.request
 	attrs = append([]any{"name", req.Name()}, append(attrs, "token", h.Token(), "id", store.Short(req.ID()))...)
-	c.logs.add(func() { c.log.Warn(text, attrs...) })
+	c.warn(text, attrs...)
 }
 
 // expired is told by the watchdog that a lease ran out or is gone at the store.

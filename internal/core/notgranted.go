@@ -43,7 +43,7 @@ func (a *Call) warnSlow() {
 	if st.Trouble != nil {
 		attrs = append(attrs, "error", st.Trouble.Error())
 	}
-	c.logs.add(func() { c.log.Warn("dlock: a lock call waits for long", attrs...) })
+	c.warn("dlock: a lock call waits for long", attrs...)
 }
 
 // inTheWay says how the request stands that the call relies on, or relied on last. If

@@ -15,7 +15,7 @@ import (
 
 // What is done is not kept: neither while there is more to do, nor by the list after it.
 func TestReleaserKeepsNothing(t *testing.T) {
-	d := NewSender(memory.New(), slog.New(slog.DiscardHandler))
+	d := NewSender(memory.New(), slog.New(slog.DiscardHandler).Warn)
 	k := &d.releaser
 	k.first.workers = k.first.max // nobody works
 	for range 3 {
@@ -37,7 +37,7 @@ func TestReleaserKeepsNothing(t *testing.T) {
 
 // A request that its timer refuses before it is entered gets no events afterwards.
 func TestRefusedBeforeItListens(t *testing.T) {
-	d := NewSender(memory.New(), slog.New(slog.DiscardHandler))
+	d := NewSender(memory.New(), slog.New(slog.DiscardHandler).Warn)
 	r := new(Request)
 	r.Init(d, &Config{TTL: time.Second, WaitTTL: time.Second, Timeout: time.Second}, store.Request{Name: "m", ID: "id", Owner: "owner", Queue: true, Tokens: 1})
 	var got Answer
@@ -72,7 +72,7 @@ func (s *firesAgain) Acquire(context.Context, store.Request) (store.Grant, error
 // nothing, also if it comes between the answer and what is planned after it.
 func TestTimerFiresTwice(t *testing.T) {
 	s := &firesAgain{Store: memory.New(), request: new(Request)}
-	d, r := NewSender(s, slog.New(slog.DiscardHandler)), s.request
+	d, r := NewSender(s, slog.New(slog.DiscardHandler).Warn), s.request
 	r.Init(d, &Config{TTL: time.Hour, WaitTTL: time.Hour, Timeout: time.Minute}, store.Request{Name: "m", ID: "id", Owner: "owner", Queue: true, Tokens: 1})
 	r.Poll(r.Send(t.Context()), func(Answer) {})
 	r.mu.Lock()
@@ -91,7 +91,7 @@ func TestAbandonedAsTheClientCloses(t *testing.T) {
 	other := store.Request{Name: "m", ID: "other", Owner: "other", TTL: time.Minute, WaitTTL: time.Minute, Tokens: 1}
 	_, err := s.Acquire(t.Context(), other)
 	assert.NoError(t, err)
-	d := NewSender(s, slog.New(slog.DiscardHandler))
+	d := NewSender(s, slog.New(slog.DiscardHandler).Warn)
 	r := new(Request)
 	r.Init(d, &Config{TTL: time.Minute, WaitTTL: time.Minute, Timeout: time.Minute}, store.Request{Name: "m", ID: "id", Owner: "owner", Queue: true, Tokens: 1})
 	r.Poll(r.Send(t.Context()), func(Answer) {})
@@ -132,7 +132,7 @@ func TestCertainErrorThatWrapsAContextsError(t *testing.T) {
 	} {
 		t.Run(refusal.Error(), func(t *testing.T) {
 			s := contradictory{memory.New(), refusal}
-			d := NewSender(s, slog.New(slog.DiscardHandler))
+			d := NewSender(s, slog.New(slog.DiscardHandler).Warn)
 			defer d.StopAcquires()
 			r := new(Request)
 			r.Init(d, &Config{TTL: time.Minute, WaitTTL: time.Minute, Timeout: time.Minute}, store.Request{Name: "m", ID: "id", Owner: "owner", Queue: true, Tokens: 1})

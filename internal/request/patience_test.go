@@ -256,7 +256,7 @@ func (d *deaf) Listen(func(store.Event)) (stop func()) {
 func TestClosedSenderDoesNotListen(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		d := &deaf{Store: r.spy}
-		sender := request.NewSender(d, slog.New(r.logs))
+		sender := request.NewSender(d, slog.New(r.logs).Warn)
 		assert.Equal(r.t, 1, d.listening)
 		sender.StopAcquires()
 		assert.Zero(r.t, d.listening)

@@ -103,7 +103,7 @@ func (r *Request) Release(stop <-chan struct{}) error {
 		case settled(err):
 			return err
 		case time.Until(deadline) <= pause.Limit || !pause.Sleep(stop):
-			r.sender.log.Warn("dlock: release not confirmed yet", "name", ref.Name, "id", store.Short(ref.ID), "error", err)
+			r.sender.warn("dlock: release not confirmed yet", "name", ref.Name, "id", store.Short(ref.ID), "error", err)
 			r.sender.releaser.add(r, true)
 			return Unavailable(err)
 		}

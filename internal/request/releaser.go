@@ -94,7 +94,7 @@ func (k *releaser) work(q *jobs) {
 	defer k.sender.busy.Done()
 	for j, ok := k.take(q); ok; j, ok = k.take(q) {
 		if time.Now().After(j.until) {
-			k.sender.log.Warn("dlock: gave up releasing; the lease has run out by itself",
+			k.sender.warn("dlock: gave up releasing; the lease has run out by itself",
 				"name", j.request.Name(), "id", store.Short(j.request.ID()), "error", j.err)
 			k.done(j)
 			continue

@@ -44,7 +44,7 @@ func inBubble(t *testing.T, test func(*rig)) {
 		events := faultstore.New(memory.New())
 		r := &rig{t: t, spy: coretest.NewSpy(events), events: events, logs: new(coretest.Logs)}
 		r.config = request.Config{TTL: ttl, WaitTTL: waitTTL, Timeout: timeout}
-		r.sender = request.NewSender(r.spy, slog.New(r.logs))
+		r.sender = request.NewSender(r.spy, slog.New(r.logs).Warn)
 		test(r)
 		synctest.Wait()
 		assert.Zero(t, r.sender.Listening(), "requests that listen at the end")

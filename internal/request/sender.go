@@ -3,7 +3,6 @@ package request
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -13,7 +12,7 @@ import (
 // Sender sends the requests of one client to its store. It is safe for concurrent use.
 type Sender struct {
 	store    store.Store
-	log      *slog.Logger
+	warn     func(text string, attrs ...any)
 	unlisten func()
 	wakeups  wakeups
 	releaser releaser
@@ -26,9 +25,9 @@ type Sender struct {
 	storeClosed                atomic.Bool // a release has found the store closed
 }
 
-// NewSender returns a sender to s. The caller must stop it.
-func NewSender(s store.Store, log *slog.Logger) *Sender {
-	d := &Sender{store: s, log: log}
+// NewSender returns a sender to s. The caller must stop it. warn logs, and must not block.
+func NewSender(s store.Store, warn func(text string, attrs ...any)) *Sender {
+	d := &Sender{store: s, warn: warn}
 	d.acquires, d.stopAcquires = context.WithCancel(context.Background())
 	d.releases, d.stopReleases = context.WithCancel(context.Background())
 	d.releaser.sender, d.releaser.first.max, d.releaser.retry.max = d, maxFirstTries, maxRetries

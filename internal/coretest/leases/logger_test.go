@@ -45,6 +45,26 @@ func TestLoggerThatBlocksDelaysNoLoss(t *testing.T) {
 	})
 }
 
+// A release is not confirmed while the logger blocks. Unlock returns in its time, and the release goes on.
+func TestLoggerThatBlocksDelaysNoRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := memory.New()
+		s := coretest.NewSpy(m)
+		c := coretest.Open(t, s, &dlock.Options{
+			StoreTimeout: time.Second, Logger: slog.New(stalled{slog.NewTextHandler(io.Discard, nil)}),
+		})
+		h := coretest.MustLock(t, t.Context(), c.Mutex("m"))
+		s.GoDown()
+		began := time.Now()
+		require.ErrorIs(t, h.Unlock(), dlock.ErrUnavailable)
+		assert.LessOrEqual(t, time.Since(began), time.Second)
+		s.Recover()
+		time.Sleep(time.Second)
+		coretest.WantFree(t, m, "m")
+		time.Sleep(time.Hour)
+	})
+}
+
 // One hold of a batch cannot be renewed while the logger blocks. The others are renewed.
 func TestLoggerThatBlocksDelaysNoRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -18,35 +18,36 @@ import (
 const rounds = 100
 
 // expired returns a hold whose lease has just ended, and its losses.
-func expired(t *testing.T, lost *coretest.Losses) (*dlock.Mutex, *dlock.Hold, *memory.Store) {
+func expired(t *testing.T, lost *coretest.Losses) (*dlock.Client, *dlock.Hold, *memory.Store) {
 	t.Helper()
 	s := memory.New()
 	cut := coretest.NewSpy(s.Peer())
-	m := coretest.Open(t, cut, &dlock.Options{TTL: time.Second, OnLost: lost.Add}).Mutex("m")
-	h := coretest.MustLock(t, t.Context(), m)
+	c := coretest.Open(t, cut, &dlock.Options{TTL: time.Second, OnLost: lost.Add})
+	h := coretest.MustLock(t, t.Context(), c.Mutex("m"))
 	cut.CutRenewals(coretest.Refuse)
 	time.Sleep(coretest.Validity(time.Second) - 1)
 	require.NoError(t, h.Err())
 	time.Sleep(time.Nanosecond)
-	return m, h, s
+	return c, h, s
 }
 
 // The process pauses in the critical section for longer than the lease. The first look at the hold
 // after that finds the loss by the clock. The loss is reported once, and the hold is released.
 func TestFault57PauseWhileHeld(t *testing.T) {
-	for name, look := range map[string]func(*testing.T, *dlock.Hold){
-		"Err":    func(t *testing.T, h *dlock.Hold) { assert.ErrorIs(t, h.Err(), dlock.ErrLost) },
-		"Unlock": func(t *testing.T, h *dlock.Hold) { assert.ErrorIs(t, h.Unlock(), dlock.ErrLost) },
-		"Context": func(t *testing.T, h *dlock.Hold) {
+	for name, look := range map[string]func(*testing.T, *dlock.Client, *dlock.Hold){
+		"Err":    func(t *testing.T, _ *dlock.Client, h *dlock.Hold) { assert.ErrorIs(t, h.Err(), dlock.ErrLost) },
+		"Unlock": func(t *testing.T, _ *dlock.Client, h *dlock.Hold) { assert.ErrorIs(t, h.Unlock(), dlock.ErrLost) },
+		"Context": func(t *testing.T, _ *dlock.Client, h *dlock.Hold) {
 			assert.ErrorIs(t, context.Cause(h.Context(t.Context())), dlock.ErrLost)
 		},
+		"Close": func(t *testing.T, c *dlock.Client, _ *dlock.Hold) { assert.NoError(t, c.Close()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range rounds {
 				synctest.Test(t, func(t *testing.T) {
 					var lost coretest.Losses
-					_, h, s := expired(t, &lost)
-					look(t, h)
+					c, h, s := expired(t, &lost)
+					look(t, c, h)
 					assert.True(t, coretest.Closed(h.Done()))
 					assert.ErrorIs(t, h.Err(), dlock.ErrLost)
 					synctest.Wait()
