@@ -36,6 +36,7 @@ func TestInside(t *testing.T) {
 	t.Run("DeletedByHand", func(t *testing.T) { deletedByHand(t, e) })
 	t.Run("RefusedPlace", func(t *testing.T) { refusedPlace(t, e) })
 	t.Run("WatchRefused", func(t *testing.T) { watchRefused(t, e) })
+	t.Run("NamesOfOtherUsers", func(t *testing.T) { namesOfOtherUsers(t, e) })
 	t.Run("PlaceGivenUp", func(t *testing.T) { placeGivenUp(t, e) })
 	t.Run("RecordOfAHolder", func(t *testing.T) { recordOfAHolder(t, e) })
 	t.Run("CloseOfASharedConnection", func(t *testing.T) { closeOfASharedConnection(t, e) })
