@@ -84,6 +84,7 @@ func (s *Store) Inspect(ctx context.Context, name string) (store.State, error) {
 
 // Renew implements [store.Store]: a transaction for each name, many at a time.
 func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
+	holds = slices.Clone(holds)  // what runs on after the end of ctx reads it
 	of := make(map[string][]int) // which holds a name has
 	for i, ref := range holds {
 		of[ref.Name] = append(of[ref.Name], i)

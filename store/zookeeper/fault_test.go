@@ -28,6 +28,7 @@ func TestFaults(t *testing.T) {
 	t.Run("Fault117LostReplyOfAPlace", func(t *testing.T) { lostReplyOfAPlace(t, e) })
 	t.Run("Ages", func(t *testing.T) { locktest.TellsAges(t, open(t, e.URL()), "ages") })
 	t.Run("RecreatedNode", func(t *testing.T) { recreatedNode(t, e) })
+	t.Run("HoldsOfALateRenewal", func(t *testing.T) { holdsOfALateRenewal(t, e) })
 	t.Run("NamesOfDeadClients", func(t *testing.T) { namesOfDeadClients(t, e) })
 	t.Run("Restart", func(t *testing.T) { restart(t, e) })
 	t.Run("RestartWithoutData", func(t *testing.T) { restartWithoutData(t, e) })
@@ -208,6 +209,35 @@ func lostReplyOfAPlace(t *testing.T, e *zookeepertest.Ensemble) {
 	release(t, near, held)
 	wantGranted(t, far, events, waits)
 	release(t, far, waits)
+	wantFree(t, e)
+}
+
+// holdsOfALateRenewal: what a renewal does after its context has ended does not depend
+// on what its caller does with the holds.
+func holdsOfALateRenewal(t *testing.T, e *zookeepertest.Ensemble) {
+	near := open(t, e.URL())
+	p := startDeafProxy(t, e.Members[0].Addr)
+	far := open(t, proxied(p.Addr))
+	held := request("late-holds", 1, false)
+	hold(t, near, held)
+	c := connect(t, e)
+	_, before, err := c.Get(pathOf("late-holds"))
+	require.NoError(t, err)
+
+	p.gate.Lock()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	holds := []store.Ref{refOf(held)}
+	err = far.Renew(ctx, holds)[0]
+	p.gate.Unlock()
+	holds[0] = store.Ref{}
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	_, err = far.Inspect(t.Context(), held.Name) // after the renewal
+	require.NoError(t, err)
+	_, stat, err := c.Get(pathOf("late-holds"))
+	require.NoError(t, err)
+	assert.Greater(t, stat.Version, before.Version, "the hold is renewed")
+	release(t, near, held)
 	wantFree(t, e)
 }
 

@@ -1,9 +1,11 @@
 package zookeeper
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -40,6 +42,33 @@ func foreignChild(t *testing.T, e *zookeepertest.Ensemble) {
 	}, 10*time.Second, 10*time.Millisecond)
 	_, err := s.Inspect(t.Context(), "dead")
 	assert.ErrorIs(t, err, store.ErrForeignKey)
+}
+
+// namesOfOtherUsers: a name that the handle may not read hides no other one from List,
+// and keeps none from the sweep.
+func namesOfOtherUsers(t *testing.T, e *zookeepertest.Ensemble) {
+	s, other := opens(t, e, "/users"), opens(t, e, "/users")
+	theirs, dead := numbered("theirs", 1), numbered("dead", 2)
+	dead.TTL = minTTL
+	for _, req := range []store.Request{theirs, dead, numbered("alive", 3)} {
+		_, err := other.Acquire(t.Context(), req)
+		require.NoError(t, err)
+	}
+	_, err := s.conn.SetACL(s.namePath("theirs"), zk.DigestACL(zk.PermAll, "other", "secret"), -1)
+	require.NoError(t, err)
+	time.Sleep(2 * minTTL)
+	for i := range minCreated {
+		_, err := s.Acquire(t.Context(), numbered(fmt.Sprint("new", i), 4))
+		require.NoError(t, err)
+		require.NoError(t, s.Release(t.Context(), store.Ref{Name: fmt.Sprint("new", i), Owner: "owner-4", ID: numbered("", 4).ID, TTL: minTTL}))
+	}
+	require.Eventually(t, func() bool {
+		there, _, err := s.conn.Exists(s.namePath("dead"))
+		return err == nil && !there
+	}, 10*time.Second, 10*time.Millisecond, "the sweep goes on")
+	names, err := s.List(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []string{"alive"}, names)
 }
 
 // deleteRoom deletes the node of a name that tells it from later ones.

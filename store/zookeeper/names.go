@@ -60,7 +60,8 @@ func (s *Store) makeFolders() error {
 	return nil
 }
 
-// List implements [store.Lister]: it reads every record.
+// List implements [store.Lister]: it reads every record, and passes over those of other
+// programs and users.
 func (s *Store) List(ctx context.Context) ([]string, error) {
 	all, err := run(ctx, s, s.allNames)
 	if err != nil {
@@ -75,7 +76,7 @@ func (s *Store) List(ctx context.Context) ([]string, error) {
 		switch {
 		case used:
 			names = append(names, name)
-		case failed != nil && !errors.Is(failed, store.ErrForeignKey):
+		case failed != nil && !errors.Is(failed, store.ErrForeignKey) && !errors.Is(failed, store.ErrRefused):
 			err = failed
 		}
 	})

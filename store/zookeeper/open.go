@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -16,6 +19,9 @@ import (
 // defaultSession is the session timeout that Open asks for. Locks do not depend
 // on it. It decides how soon a frozen server is left: after two thirds of it.
 const defaultSession = 6 * time.Second
+
+// The client counts a session timeout in milliseconds, with 32 bits.
+const minSession, maxSession = 100 * time.Millisecond, time.Hour
 
 // ErrInvalidURL: [Open] was given something that is no URL of this store. The
 // error does not repeat the URL, which may contain a password.
@@ -39,8 +45,11 @@ func Open(url string) (*Store, error) {
 	if session == 0 {
 		session = defaultSession
 	}
-	if u.User == "" && u.Password != "" {
-		u.Parameters.Fail("a password needs a user")
+	if session < minSession || session > maxSession {
+		u.Parameters.Fail("session_timeout is not between %v and %v", minSession, maxSession)
+	}
+	if (u.User == "") != (u.Password == "") {
+		u.Parameters.Fail("a user and a password need each other")
 	}
 	if err := u.Parameters.Done(); err != nil {
 		return nil, fmt.Errorf("zookeeper: %w", err)
@@ -49,12 +58,18 @@ func Open(url string) (*Store, error) {
 	if path := strings.TrimSuffix(u.Path, "/"); path != "" {
 		opts.Root = "/" + path
 	}
+	var failed atomic.Pointer[error] // of the last dial; the client does not report it
 	dial := func(network, address string, timeout time.Duration) (net.Conn, error) {
-		c, err := net.DialTimeout(network, address, timeout)
-		return &link{Conn: c, patience: session / 2}, err
+		c, err := dialHost(network, address, timeout)
+		if err != nil {
+			failed.Store(&err)
+			return nil, err
+		}
+		failed.Store(nil)
+		return &link{Conn: c, patience: session / 2}, nil
 	}
 	conn, _, err := zk.Connect(u.Hosts, session, zk.WithLogger(silent{}), zk.WithLogInfo(false),
-		zk.WithDialer(dial), zk.WithHostProvider(&hosts{DNSHostProvider: zk.NewDNSHostProvider()}))
+		zk.WithDialer(dial), zk.WithHostProvider(&hosts{}))
 	if err != nil {
 		return nil, fmt.Errorf("zookeeper: connect to %s: %w", strings.Join(u.Hosts, ", "), err)
 	}
@@ -70,10 +85,35 @@ func Open(url string) (*Store, error) {
 	}
 	if err != nil {
 		conn.Close()
+		if last := failed.Load(); last != nil {
+			err = fmt.Errorf("%w: %w", err, *last)
+		}
 		return nil, fmt.Errorf("zookeeper: connect to %s: %w", strings.Join(u.Hosts, ", "), err)
 	}
 	s.owned = true
 	return s, nil
+}
+
+// lookupTimeout is how long a dial waits for the addresses of a name.
+const lookupTimeout = 3 * time.Second
+
+// dialHost connects to a host. It looks the name up each time, since the addresses of a
+// member may change. The order is random, so a frozen member is left for another one.
+func dialHost(network, hostPort string, timeout time.Duration) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(hostPort)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
+	defer cancel()
+	addresses, err := net.DefaultResolver.LookupHost(ctx, host)
+	for _, i := range rand.Perm(len(addresses)) {
+		var c net.Conn
+		if c, err = net.DialTimeout(network, net.JoinHostPort(addresses[i], port), timeout); err == nil {
+			return c, nil
+		}
+	}
+	return nil, err
 }
 
 // link is a connection that is given up if the server does not answer at all. The
@@ -102,10 +142,12 @@ func (l *link) SetReadDeadline(t time.Time) error {
 // retryPause is between two tries of untilServed.
 const retryPause = 50 * time.Millisecond
 
-// untilServed calls f until a server answers or ctx ends, and returns its error. The
-// client reports that no server serves after it has tried each once.
+// untilServed calls f until a server answers or ctx ends, and returns its error, at
+// the end of ctx with the last one of f. The client reports that no server serves
+// after it has tried each once.
 func untilServed(ctx context.Context, f func() error) error {
 	served := make(chan error, 1)
+	var last atomic.Pointer[error]
 	go func() {
 		for {
 			err := f()
@@ -113,6 +155,7 @@ func untilServed(ctx context.Context, f func() error) error {
 				served <- err
 				return
 			}
+			last.Store(&err)
 			select {
 			case <-time.After(retryPause):
 			case <-ctx.Done():
@@ -124,6 +167,9 @@ func untilServed(ctx context.Context, f func() error) error {
 	case err := <-served:
 		return err
 	case <-ctx.Done():
+		if err := last.Load(); err != nil {
+			return fmt.Errorf("%w: %w", ctx.Err(), *err)
+		}
 		return ctx.Err()
 	}
 }
@@ -139,24 +185,37 @@ type silent struct{}
 // Printf implements [zk.Logger].
 func (silent) Printf(string, ...any) {}
 
-// hosts are the members. A connection that breaks after it has lasted for a while
-// is opened again at once. The client would wait for a second if there is one
-// address.
+// hosts are the members, by name: a dial looks for their addresses. A connection that
+// breaks after it has lasted for a while is opened again at once. The client would wait
+// for a second if there is one member.
 type hosts struct {
-	*zk.DNSHostProvider
+	list      []string // the next one first
+	tried     int      // how many were since the last pause or connection
 	connected time.Time
 }
 
-// Connected implements [zk.HostProvider].
-func (h *hosts) Connected() {
-	h.connected = time.Now()
-	h.DNSHostProvider.Connected()
+// Init implements [zk.HostProvider]. The client has shuffled the members.
+func (h *hosts) Init(servers []string) error {
+	h.list = slices.Clone(servers)
+	return nil
 }
+
+// Len implements [zk.HostProvider].
+func (h *hosts) Len() int { return len(h.list) }
+
+// Connected implements [zk.HostProvider]. A member whose connection breaks is
+// the last of the next round.
+func (h *hosts) Connected() { h.connected, h.tried = time.Now(), 1 }
 
 // Next implements [zk.HostProvider].
 func (h *hosts) Next() (server string, retryStart bool) {
-	server, retryStart = h.DNSHostProvider.Next()
 	lasted := !h.connected.IsZero() && time.Since(h.connected) > time.Second
 	h.connected = time.Time{}
-	return server, retryStart && !lasted
+	if h.tried == len(h.list) {
+		h.tried, retryStart = 0, !lasted
+	}
+	h.tried++
+	server = h.list[0]
+	h.list = append(h.list[1:], server)
+	return server, retryStart
 }

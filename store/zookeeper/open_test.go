@@ -3,6 +3,8 @@ package zookeeper
 import (
 	"context"
 	"fmt"
+	"net"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +19,7 @@ import (
 // TestReconnectAtOnce: the first try after a connection that lasted comes without
 // a pause, and the next ones, and those after a short one, with it.
 func TestReconnectAtOnce(t *testing.T) {
-	h := &hosts{DNSHostProvider: zk.NewDNSHostProvider()}
+	h := &hosts{}
 	require.NoError(t, h.Init([]string{"127.0.0.1:1"}))
 	h.Next()
 	h.Connected()
@@ -29,6 +31,58 @@ func TestReconnectAtOnce(t *testing.T) {
 	assert.False(t, pause, "after a connection that lasted")
 	_, pause = h.Next()
 	assert.True(t, pause, "after a try that failed")
+}
+
+// TestRounds: each member comes once, by its name, before the client pauses. One that
+// the client was connected to comes last.
+func TestRounds(t *testing.T) {
+	h := &hosts{}
+	names := []string{"a.invalid:1", "b.invalid:1", "c.invalid:1"}
+	require.NoError(t, h.Init(names), "no name is looked up")
+	require.Equal(t, 3, h.Len())
+	for round := range 3 {
+		for i, name := range names {
+			server, pause := h.Next()
+			assert.Equal(t, name, server)
+			assert.Equal(t, round > 0 && i == 0, pause, "pause before %s in round %d", name, round)
+		}
+	}
+	h.Connected() // to c
+	for i, want := range []bool{false, false, true} {
+		server, pause := h.Next()
+		assert.Equal(t, names[i], server)
+		assert.Equal(t, want, pause, server)
+	}
+}
+
+// TestDialLooksUp: a dial finds the address of a name that serves, and says why it
+// finds none.
+func TestDialLooksUp(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	for range 20 { // localhost may have another address too
+		c, err := dialHost("tcp", "localhost:"+port, time.Second)
+		require.NoError(t, err)
+		c.Close()
+	}
+	require.NoError(t, l.Close())
+	_, err = dialHost("tcp", "localhost:"+port, time.Second)
+	assert.ErrorIs(t, err, syscall.ECONNREFUSED)
+	_, err = dialHost("tcp", "none.invalid:"+port, time.Second)
+	var lookup *net.DNSError
+	assert.ErrorAs(t, err, &lookup)
+}
+
+// TestOpenSaysWhy: where nothing listens the error says so.
+func TestOpenSaysWhy(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	_, err = Open("zk://" + l.Addr().String())
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.ErrorIs(t, err, syscall.ECONNREFUSED)
 }
 
 // TestUntilServed: a call is repeated with a pause while no server serves, and not
@@ -49,7 +103,9 @@ func TestUntilServed(t *testing.T) {
 			assert.ErrorIs(t, untilServed(ctx, f), zk.ErrNoAuth, name)
 			calls = -1000
 			began := time.Now()
-			assert.ErrorIs(t, untilServed(ctx, f), context.DeadlineExceeded, name)
+			err := untilServed(ctx, f)
+			assert.ErrorIs(t, err, context.DeadlineExceeded, name)
+			assert.ErrorIs(t, err, fails, name)
 			assert.Less(t, time.Since(began), 10*time.Second, name)
 			synctest.Wait()
 			assert.Less(t, calls, -500, "%s: tries in ten seconds", name)

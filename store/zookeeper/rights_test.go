@@ -59,7 +59,10 @@ func TestRights(t *testing.T) {
 
 // TestOpenRefuses: what is no URL of a store is refused, and not repeated.
 func TestOpenRefuses(t *testing.T) {
-	for _, url := range []string{"http://canary", "zk://", "zk://:canary@a", "zk://a?session_timeout=canary"} {
+	for _, url := range []string{
+		"http://canary", "zk://", "zk://:canary@a", "zk://canary@a", "zk://canary:@a", "zk://a?session_timeout=canary",
+		"zk://a?session_timeout=600h", "zk://a?session_timeout=61m", "zk://a?session_timeout=500us", "zk://a?session_timeout=99ms",
+	} {
 		_, err := zookeeper.Open(url)
 		require.ErrorIs(t, err, zookeeper.ErrInvalidURL, url)
 		assert.NotContains(t, err.Error(), "canary")

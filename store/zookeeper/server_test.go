@@ -35,9 +35,12 @@ func TestInside(t *testing.T) {
 	t.Run("MissingChild", func(t *testing.T) { missingChild(t, e) })
 	t.Run("DeletedByHand", func(t *testing.T) { deletedByHand(t, e) })
 	t.Run("RefusedPlace", func(t *testing.T) { refusedPlace(t, e) })
+	t.Run("WatchRefused", func(t *testing.T) { watchRefused(t, e) })
+	t.Run("NamesOfOtherUsers", func(t *testing.T) { namesOfOtherUsers(t, e) })
 	t.Run("PlaceGivenUp", func(t *testing.T) { placeGivenUp(t, e) })
 	t.Run("RecordOfAHolder", func(t *testing.T) { recordOfAHolder(t, e) })
 	t.Run("CloseOfASharedConnection", func(t *testing.T) { closeOfASharedConnection(t, e) })
+	t.Run("NameWithoutAddress", func(t *testing.T) { nameWithoutAddress(t, e) })
 	t.Run("AuthorizeWaits", func(t *testing.T) { authorizeWaits(t, e) })
 }
 
@@ -218,6 +221,13 @@ func missingFolder(t *testing.T, e *zookeepertest.Ensemble) {
 	require.NoError(t, err)
 	assert.Equal(t, 1, g.Position)
 	assert.Contains(t, nodesBelow(t, s, "x")[1], req.ID)
+}
+
+// nameWithoutAddress: a member whose name has no address keeps nobody from the others.
+func nameWithoutAddress(t *testing.T, e *zookeepertest.Ensemble) {
+	s, err := Open("zk://none.invalid," + e.Members[0].Addr)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
 }
 
 // authorizeWaits: a user is known to a server that begins to serve after the client

@@ -33,12 +33,28 @@ func TestNamesOfThePast(t *testing.T) {
 	assert.NotContains(t, s.names, "in use", "a name of which nothing is known")
 }
 
-// TestSweepThatFails: a sweep that could not look at the names says nothing of how
-// many there are.
+// TestSweepThatFails: after a sweep that could not look at the names there are others.
 func TestSweepThatFails(t *testing.T) {
-	s := &Store{sweep: sweeping{kept: 100, running: true}}
+	s := &Store{sweep: sweeping{created: 3, running: true}}
 	s.ctx, s.cancel = context.WithCancel(t.Context())
 	s.cancel()
-	s.sweepAll()
-	assert.Equal(t, sweeping{kept: 100}, s.sweep)
+	s.maySweep(minCreated)
+	assert.Equal(t, sweeping{created: 3}, s.sweep)
+}
+
+// TestSweepCostsAConstant: sweeps read as many records as there are new names, on
+// average, and few records are read at once.
+func TestSweepCostsAConstant(t *testing.T) {
+	for range 1000 {
+		require.True(t, due(minCreated, 0))
+		require.True(t, due(minCreated, minCreated))
+	}
+	const draws, records = 40000, 100 * minCreated
+	sweeps := 0
+	for range draws {
+		if due(minCreated, records) {
+			sweeps++
+		}
+	}
+	assert.InDelta(t, draws/100, sweeps, 120, "six standard deviations")
 }

@@ -30,6 +30,14 @@ func (s *Store) ended(id string) (until time.Time, waited bool) {
 	return until, waited
 }
 
+// isWaiting says whether a request waits.
+func (s *Store) isWaiting(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.waiting[id]
+	return ok
+}
+
 // placeLeft is after how long the place of a request may have ended. One that is no
 // longer waited for is about to go.
 func (s *Store) placeLeft(id string) time.Duration {
@@ -44,10 +52,10 @@ func (s *Store) placeLeft(id string) time.Duration {
 // watch waits until the node of a request is deleted, and tells the request. The
 // server tells of a deletion that happened while the connection was broken. At the end
 // of a session the watch ends, and is set again. A place that has ended is removed.
+// Without a watch only a request that still waits goes on, as the failure may last for ever.
 func (s *Store) watch(name, room, id string) {
 	var changed <-chan zk.Event // nil if there is no watch
-	for {
-		pause := retryPause
+	for pause := retryPause; ; {
 		if changed == nil {
 			var err error
 			// A watch on a node that is missing would last as long as the session.
@@ -56,11 +64,17 @@ func (s *Store) watch(name, room, id string) {
 			if err == zk.ErrNoNode {
 				break
 			}
+			if err != nil && !s.isWaiting(id) {
+				return
+			}
 		}
+		wait := pause
 		if changed != nil {
-			pause = s.placeLeft(id)
+			pause, wait = retryPause, s.placeLeft(id)
+		} else {
+			pause = min(2*pause, time.Second)
 		}
-		timer := time.NewTimer(pause)
+		timer := time.NewTimer(wait)
 		select {
 		case event := <-changed:
 			timer.Stop()

@@ -2,8 +2,10 @@ package zookeeper
 
 import (
 	"fmt"
+	"net"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,6 +44,33 @@ func refusedPlace(t *testing.T, e *zookeepertest.Ensemble) {
 	_, err = s.Acquire(t.Context(), place("x", 2))
 	require.ErrorIs(t, err, store.ErrRefused)
 	assert.Zero(t, s.wakesLeft())
+}
+
+// watchRefused: a request whose node the handle may not read tries more and more seldom
+// to watch it, and not once it waits no more.
+func watchRefused(t *testing.T, e *zookeepertest.Ensemble) {
+	var requests atomic.Int32
+	p := proxytest.StartWith(t, e.Members[0].Addr, func(l *proxytest.Link) {
+		l.Forward(func(to net.Conn, message []byte) error {
+			requests.Add(1)
+			return proxytest.Write(to, message)
+		}, proxytest.Write)
+	})
+	s, err := Open("zk://" + p.Addr + "/unwatched?session_timeout=20s") // few pings
+	require.NoError(t, err)
+	t.Cleanup(func() { s.Close() })
+	id := numbered("x", 1).ID
+	_, err = s.conn.Create(s.namePath("x"), nil, 0, s.acl)
+	require.NoError(t, err)
+	_, err = s.conn.Create(s.namePath("x")+"/abcdefghijkl"+id, nil, 0, zk.WorldACL(zk.PermDelete))
+	require.NoError(t, err)
+	before := requests.Load()
+	s.waits("x", "abcdefghijkl", id, time.Now().Add(time.Minute))
+	time.Sleep(3 * time.Second)
+	assert.Less(t, requests.Load()-before, int32(12), "tries in three seconds")
+	assert.True(t, s.runs("watch"))
+	s.ended(id)
+	wantNoWatch(t, s)
 }
 
 // placeGivenUp: a request that never asks again and is never released leaves nothing
