@@ -69,6 +69,12 @@ func namesOfOtherUsers(t *testing.T, e *zookeepertest.Ensemble) {
 	names, err := s.List(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, []string{"alive"}, names)
+
+	// A user who may read nothing is not told that there is nothing.
+	_, err = s.conn.SetACL(s.namePath("alive"), zk.DigestACL(zk.PermAll, "other", "secret"), -1)
+	require.NoError(t, err)
+	_, err = s.List(t.Context())
+	assert.ErrorIs(t, err, store.ErrRefused)
 }
 
 // deleteRoom deletes the node of a name that tells it from later ones.

@@ -61,7 +61,7 @@ func (s *Store) makeFolders() error {
 }
 
 // List implements [store.Lister]: it reads every record, and passes over those of other
-// programs and users.
+// programs and users, but for a user who may read none.
 func (s *Store) List(ctx context.Context) ([]string, error) {
 	all, err := run(ctx, s, s.allNames)
 	if err != nil {
@@ -69,6 +69,7 @@ func (s *Store) List(ctx context.Context) ([]string, error) {
 	}
 	var mu sync.Mutex
 	var names []string
+	var refused error
 	each(all, func(name string) {
 		used, failed := s.settle(ctx, name)
 		mu.Lock()
@@ -76,10 +77,15 @@ func (s *Store) List(ctx context.Context) ([]string, error) {
 		switch {
 		case used:
 			names = append(names, name)
-		case failed != nil && !errors.Is(failed, store.ErrForeignKey) && !errors.Is(failed, store.ErrRefused):
+		case errors.Is(failed, store.ErrRefused):
+			refused = failed
+		case failed != nil && !errors.Is(failed, store.ErrForeignKey):
 			err = failed
 		}
 	})
+	if err == nil && len(names) == 0 {
+		err = refused
+	}
 	if err != nil {
 		return nil, err
 	}
