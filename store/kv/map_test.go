@@ -36,6 +36,7 @@ type backend struct {
 	before, after func() error
 	twice         bool // every step is rolled back once and repeated
 	deaf          bool // ignores ctx
+	later         func() // set by deafened: messages arrive
 }
 
 var errCommit = errors.New("connection reset by peer")
