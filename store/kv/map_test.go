@@ -34,8 +34,8 @@ func newTable() *table {
 type backend struct {
 	*table
 	before, after func() error
-	twice         bool // every step is rolled back once and repeated
-	deaf          bool // ignores ctx
+	twice         bool   // every step is rolled back once and repeated
+	deaf          bool   // ignores ctx
 	later         func() // set by deafened: messages arrive
 }
 
