@@ -13,6 +13,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	mathrand "math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -175,6 +176,8 @@ func New(backend Backend, opts *Options) (*Store, error) {
 	}
 	s := &Store{backend: backend, opts: o, id: rand.Text()[:12]}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	// A random start: many short handles sweep as often as one that lives long.
+	s.sweep.created = mathrand.IntN(minCreated)
 	s.polls.Store(true)
 	if n, ok := backend.(Notifier); ok {
 		s.notifier = n // in any case: other handles may listen

@@ -125,6 +125,7 @@ func open(t testing.TB, b kv.Backend, opts *kv.Options) *kv.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.CountFromZero()
 	return s
 }
 
