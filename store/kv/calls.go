@@ -27,7 +27,7 @@ func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, er
 		store.Grant
 		err error
 	}
-	if s.notifier == nil && req.Queue {
+	if s.Polls() && req.Queue {
 		// Before the step: an event of it must find the waiter.
 		s.watch(req)
 	}

@@ -42,6 +42,7 @@ func (s *Store) route(events []model.Event, certain bool) {
 // something was lost.
 func (s *Store) receive(msg []byte) {
 	if msg == nil {
+		s.polls.Store(false) // messages arrive from now on
 		s.deliver(store.Event{})
 		return
 	}

@@ -13,7 +13,9 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	mathrand "math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock/store"
@@ -82,8 +84,8 @@ type Notifier interface {
 	// to it, by one goroutine at a time, until the backend is closed. With a nil
 	// message got says that messages may have been lost, for example because a
 	// connection was opened again. got does not block. It is called once, before
-	// any Send. An error means that no message will arrive; the handle then looks
-	// for itself.
+	// any Send. An error means that no messages arrive: the handle looks for itself,
+	// but still sends. If messages arrive later after all, got is called with nil first.
 	Receive(handle string, got func(msg []byte)) error
 
 	// Send sends a message to a handle: printable ASCII, at most 4096 bytes. It
@@ -139,7 +141,8 @@ func (o *Options) withDefaults() (all Options, err error) {
 // Store is one handle on the locks of a backend. It is safe for concurrent use.
 type Store struct {
 	backend  Backend
-	notifier Notifier // nil: waiters are looked for
+	notifier Notifier    // nil: the backend has no messages
+	polls    atomic.Bool // no messages arrive: waiters are looked for
 	opts     Options
 	id       string          // of this handle
 	ctx      context.Context // ends with Close
@@ -173,15 +176,21 @@ func New(backend Backend, opts *Options) (*Store, error) {
 	}
 	s := &Store{backend: backend, opts: o, id: rand.Text()[:12]}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	if n, ok := backend.(Notifier); ok && n.Receive(s.id, s.receive) == nil {
-		s.notifier = n
+	// A random start: many short handles sweep as often as one that lives long.
+	s.sweep.created = mathrand.IntN(minCreated)
+	s.polls.Store(true)
+	if n, ok := backend.(Notifier); ok {
+		s.notifier = n // in any case: other handles may listen
+		if n.Receive(s.id, s.receive) == nil {
+			s.polls.Store(false)
+		}
 	}
 	return s, nil
 }
 
 // Polls says whether this handle looks for its waiters because no messages
 // arrive.
-func (s *Store) Polls() bool { return s.notifier == nil }
+func (s *Store) Polls() bool { return s.polls.Load() }
 
 // MinTTL implements [store.Store].
 func (s *Store) MinTTL() time.Duration { return s.opts.MinTTL }

@@ -193,6 +193,26 @@ func TestWhenASweepComes(t *testing.T) {
 	})
 }
 
+// Handles that make one name each, as short programs do, sweep as often as one that makes
+// them all.
+func TestShortHandlesSweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &sweeper{backend: backend{table: newTable()}}
+		for n := range 64 * 40 {
+			s, err := kv.New(b, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			hold(t, s, request(fmt.Sprint(n), n, false))
+			synctest.Wait()
+			s.Close()
+		}
+		if b.sweeps < 10 || b.sweeps > 100 {
+			t.Errorf("%d sweeps for 2560 names, want about 40", b.sweeps)
+		}
+	})
+}
+
 // Without a Sweeper the expired records go, and those that live count for the next sweep.
 func TestSweepCountsTheLiving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

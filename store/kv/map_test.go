@@ -34,8 +34,9 @@ func newTable() *table {
 type backend struct {
 	*table
 	before, after func() error
-	twice         bool // every step is rolled back once and repeated
-	deaf          bool // ignores ctx
+	twice         bool   // every step is rolled back once and repeated
+	deaf          bool   // ignores ctx
+	later         func() // set by deafened: messages arrive
 }
 
 var errCommit = errors.New("connection reset by peer")
@@ -124,6 +125,7 @@ func open(t testing.TB, b kv.Backend, opts *kv.Options) *kv.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.CountFromZero()
 	return s
 }
 

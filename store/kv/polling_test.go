@@ -2,6 +2,7 @@ package kv_test
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -76,4 +77,47 @@ func (l *late) Update(ctx context.Context, names []string, f func(i int, r *kv.R
 	err := l.backend.Update(ctx, names, f)
 	time.Sleep(by)
 	return err
+}
+
+// deafened is a backend that sends messages, and to which none arrive at first.
+type deafened struct{ notifying }
+
+func (d deafened) Receive(handle string, got func([]byte)) error {
+	d.later = func() {
+		d.notifying.Receive(handle, got)
+		got(nil)
+	}
+	return errors.New("too many clients")
+}
+
+// TestPollingSends: a handle to which no messages arrive sends them all the same. When
+// they arrive after all, it looks no more.
+func TestPollingSends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &backend{table: newTable()}
+		s, peer := open(t, deafened{notifying{b}}, nil), open(t, notifying{&backend{table: b.table}}, nil)
+		if !s.Polls() {
+			t.Error("it does not poll")
+		}
+		waits := func(of, other *kv.Store, name string, most time.Duration) {
+			t.Helper()
+			events, holder, waiter := hear(of), request(name, 1, false), request(name, 2, true)
+			hold(t, other, holder)
+			queue(t, of, waiter)
+			time.Sleep(time.Second)
+			other.Release(t.Context(), refOf(holder))
+			time.Sleep(most)
+			synctest.Wait()
+			if got := events(); len(got) != 1 || got[0].ID != waiter.ID {
+				t.Errorf("%s: got %+v, want one event", name, got)
+			}
+		}
+		waits(peer, s, "from the handle that polls", 0)
+		waits(s, peer, "to the handle that polls", time.Second)
+		b.later()
+		if s.Polls() {
+			t.Error("it polls, though messages arrive")
+		}
+		waits(s, peer, "to the handle that polls no more", 0)
+	})
 }

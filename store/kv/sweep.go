@@ -10,12 +10,13 @@ import (
 // sweeping decides when expired records are removed that no call touches any
 // more: those of clients that died.
 type sweeping struct {
-	created int // records created through this handle since the last sweep
+	created int // records created through this handle since the last sweep, or since a random start
 	kept    int // records that the last sweep left
 	running bool
 }
 
-// minCreated is after how many new records a handle sweeps at the earliest.
+// minCreated is after how many new records a handle sweeps at the earliest, but for
+// its first sweep.
 const minCreated = 64
 
 // added counts new records and sweeps when there may be as many expired ones as

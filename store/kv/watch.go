@@ -57,14 +57,11 @@ func (s *Store) watch(req store.Request) {
 // unwatch stops looking for a request. It returns whether its event is still to be
 // delivered, which is always so with messages.
 func (s *Store) unwatch(id string) bool {
-	if s.notifier != nil {
-		return true
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, ok := s.watched.waiters[id]
+	_, ok := s.watched.waiters[id] // with messages too, if it is older than they are
 	delete(s.watched.waiters, id)
-	return ok
+	return ok || !s.Polls()
 }
 
 // look is the goroutine that looks for waiters until there are none.

@@ -231,10 +231,16 @@ func scan(row pgx.Row) (name string, value []byte, err error) {
 		return string(key), value, nil
 	}
 	value, err = model.CompleteHold(value, uint64(token), short, moment(since.Time), moment(expires.Time))
-	if err != nil || expires.InfinityModifier != pgtype.Finite || since.InfinityModifier != pgtype.Finite {
+	if err != nil || !fits(expires) || !fits(since) {
 		value = []byte{}
 	}
 	return string(key), value, nil
+}
+
+// fits says whether a record can have the time: it is finite, and not after the year 2262.
+// Beyond, a hold would be dead for transactions and alive for statements on lone holds.
+func fits(t pgtype.Timestamptz) bool {
+	return t.Valid && t.InfinityModifier == pgtype.Finite && at(moment(t.Time)).Equal(t.Time)
 }
 
 // commit writes what changed and ends the transaction.

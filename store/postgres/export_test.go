@@ -5,10 +5,17 @@ import (
 	"errors"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/kv"
 	"github.com/dlock-go/dlock/store/model"
 )
+
+// OpenWith is New for as long as ctx lasts.
+func OpenWith(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Store, error) {
+	return open(ctx, pool, opts)
+}
 
 // LockKey is the key of the advisory lock of a name in the default table.
 func LockKey(name string) int64 { return lockKey("public."+DefaultTable, name) }

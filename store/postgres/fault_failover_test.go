@@ -9,7 +9,8 @@ import (
 )
 
 // TestFault113_FailoverToReplica: what the replica has goes on. A hold that it
-// does not have is told to be lost, and tokens go on growing.
+// does not have is told to be lost. Tokens go on growing, as no log record of the
+// sequence is lost.
 func TestFault113_FailoverToReplica(t *testing.T) {
 	s := start(t, "wal_level=replica")
 	replica := s.StartReplica(t)

@@ -68,6 +68,7 @@ func TestGuard(t *testing.T) {
 	}
 	for what, change := range map[string]string{
 		"a lease without end":                  "UPDATE dlock_locks SET expires = 'infinity' WHERE name = 'y'",
+		"a lease to a year too far away":       "UPDATE dlock_locks SET expires = '9999-12-31' WHERE name = 'y'",
 		"an id beside a record of two entries": "UPDATE dlock_locks SET lone = 'id', value = (SELECT value FROM dlock_locks WHERE name = 'two') WHERE name = 'y'",
 	} {
 		hold(t, locks, request("two", 4, false))
@@ -81,6 +82,9 @@ func TestGuard(t *testing.T) {
 		}
 		if _, err := locks.Inspect(t.Context(), "y"); !errors.Is(err, store.ErrForeignKey) {
 			t.Errorf("%s: Inspect: got %v, want ErrForeignKey", what, err)
+		}
+		if g, err := open(t, s.url).Acquire(t.Context(), request("y", 7, false)); !errors.Is(err, store.ErrForeignKey) {
+			t.Errorf("%s: another owner got %+v, %v, want ErrForeignKey", what, g, err)
 		}
 		if names, err := locks.List(t.Context()); err != nil || !slices.Contains(names, "two") || slices.Contains(names, "y") {
 			t.Errorf("%s: List: got %q, %v", what, names, err)

@@ -17,12 +17,19 @@ const (
 	probeTimeout  = 5 * time.Second
 	firstPause    = 50 * time.Millisecond // between attempts to connect, doubled each time
 	longestPause  = 2 * time.Second
+	longestDeaf   = time.Minute // the same while LISTEN has never worked
 	waitingSends  = 1024
 )
 
+// errPolls: Options.Poll is set.
+var errPolls = errors.New("postgres: the handle polls")
+
 // listening is the backend with messages: LISTEN on a connection of its own and
 // NOTIFY through the pool.
-type listening struct{ *backend }
+type listening struct {
+	*backend
+	opening context.Context // bounds Receive
+}
 
 // listener is the connection for messages to this handle.
 type listener struct {
@@ -42,30 +49,30 @@ type notice struct{ channel, msg string }
 func channelOf(handle string) string { return "dlock_" + strings.ToLower(handle) }
 
 // Receive implements [kv.Notifier]. Behind a pooler in transaction mode LISTEN
-// succeeds and no message ever comes, so the first message is one to itself.
+// succeeds and no message ever comes, so the first message is one to itself. After a
+// failure, which may pass, it is tried again in the background.
 func (l listening) Receive(handle string, got func(msg []byte)) error {
 	b := l.backend
 	link := &listener{b: b, channel: channelOf(handle), got: got, sends: make(chan notice, waitingSends)}
 	link.ctx, link.cancel = context.WithCancel(context.Background())
-	ctx, cancel := context.WithTimeout(link.ctx, openTimeout)
-	defer cancel()
-	conn, err := link.connect(ctx)
-	if err == nil {
-		err = link.test(ctx, conn)
-	}
-	if err != nil {
-		link.cancel()
-		if conn != nil {
-			conn.Close(ctx)
-		}
-		return err
-	}
 	b.mu.Lock()
 	b.link = link
 	b.mu.Unlock()
-	link.running.Go(func() { link.receive(conn) })
 	link.running.Go(link.send)
-	return nil
+	if b.opts.Poll {
+		return errPolls
+	}
+	conn, err := link.tested(l.opening)
+	link.running.Go(func() {
+		if conn == nil {
+			if conn = link.retry(link.tested, longestDeaf); conn == nil {
+				return
+			}
+			got(nil)
+		}
+		link.receive(conn)
+	})
+	return err
 }
 
 // Send implements [kv.Notifier].
@@ -107,6 +114,19 @@ func (l *listener) connect(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
+// tested opens a connection to which messages arrive.
+func (l *listener) tested(ctx context.Context) (*pgx.Conn, error) {
+	conn, err := l.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.test(ctx, conn); err != nil {
+		conn.Close(ctx)
+		return nil, err
+	}
+	return conn, nil
+}
+
 // test sends a message through the pool and waits for it.
 func (l *listener) test(ctx context.Context, conn *pgx.Conn) error {
 	word := rand.Text()
@@ -133,7 +153,7 @@ func (l *listener) receive(conn *pgx.Conn) {
 		closing, cancel := context.WithTimeout(context.Background(), probeTimeout)
 		conn.Close(closing)
 		cancel()
-		if conn = l.reconnect(); conn == nil {
+		if conn = l.retry(l.connect, longestPause); conn == nil {
 			return
 		}
 		l.got(nil)
@@ -162,11 +182,11 @@ func (l *listener) follow(conn *pgx.Conn) {
 	}
 }
 
-// reconnect tries until it has a connection or the handle is closed.
-func (l *listener) reconnect() *pgx.Conn {
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+// retry tries until it has a connection or the handle is closed.
+func (l *listener) retry(connect func(context.Context) (*pgx.Conn, error), longest time.Duration) *pgx.Conn {
+	for pause := firstPause; ; pause = min(2*pause, longest) {
 		ctx, cancel := context.WithTimeout(l.ctx, openTimeout)
-		conn, err := l.connect(ctx)
+		conn, err := connect(ctx)
 		cancel()
 		if err == nil {
 			return conn

@@ -3,10 +3,15 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/postgres"
@@ -138,4 +143,49 @@ func TestNewLeavesThePool(t *testing.T) {
 	await(t, "the listener's connection is closed", func() bool {
 		return one(t, s.url, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'dlock listener'") == 0
 	})
+}
+
+// TestListenFails: Open does not outlive its ctx if the connection for messages stands
+// still. The handle sends its messages all the same, and listens when that is possible.
+func TestListenFails(t *testing.T) {
+	s := start(t)
+	hanging, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hanging.Close()
+	var dials atomic.Int64
+	config, err := pgxpool.ParseConfig(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listen, dial := config.ConnConfig.Copy(), config.ConnConfig.DialFunc
+	listen.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if dials.Add(1) == 1 {
+			addr = hanging.Addr().String()
+		}
+		return dial(ctx, network, addr)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	began := time.Now()
+	locks, err := postgres.OpenWith(ctx, newPool(t, s.url), &postgres.Options{Listen: listen})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locks.Close()
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %v with a ctx of 1 s", took)
+	}
+	await(t, "the handle listens", func() bool { return !locks.Polls() })
+	if found := topics(locks.Check(t.Context())); strings.Contains(found, "wake-ups") {
+		t.Errorf("Check: got %q", found)
+	}
+	events := hear(locks)
+	holder, waiter := request("n", 1, false), request("n", 2, true)
+	polling := open(t, s.url+"&poll=true")
+	hold(t, polling, holder)
+	queue(t, locks, waiter)
+	release(t, polling, holder)
+	wantEvent(t, events, "from a handle that polls", func(e store.Event) bool { return e.ID == waiter.ID })
 }

@@ -124,11 +124,7 @@ func open(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Store, error
 	if err := b.look(ctx); err != nil {
 		return nil, err
 	}
-	var over kv.Backend = b
-	if !o.Poll {
-		over = listening{b}
-	}
-	inner, err := kv.New(over, &kv.Options{MinTTL: minTTL, Batch: batch})
+	inner, err := kv.New(listening{b, ctx}, &kv.Options{MinTTL: minTTL, Batch: batch})
 	if err != nil {
 		return nil, err
 	}

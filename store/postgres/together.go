@@ -70,7 +70,7 @@ type combiner struct {
 }
 
 // do returns the answer to a call, or the error of ctx when that ends first. A call
-// whose ctx ends before it is sent is never sent.
+// whose ctx ends before it is in a load is never sent. A load may wait for a connection.
 func (c *combiner) do(ctx context.Context, w *call) (a answer) {
 	c.mu.Lock()
 	c.calls++
