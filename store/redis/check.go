@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -231,18 +232,23 @@ func ref(r store.Request) store.Ref {
 func (k *checkup) subscribe(name string) error {
 	ctx, cancel := context.WithCancel(k.ctx)
 	defer cancel()
-	confirmed := false
-	ctx = rueidis.WithOnSubscriptionHook(ctx, func(s rueidis.PubSubSubscription) {
-		confirmed = true
+	var confirmed atomic.Bool
+	hooked := rueidis.WithOnSubscriptionHook(ctx, func(s rueidis.PubSubSubscription) {
+		confirmed.Store(true)
 		cancel()
 	})
 	node := ""
 	for hops := 0; ; hops++ {
-		links := links{client: k.s.client, open: make(map[string]*link)}
-		l := links.take(node)
-		err := l.receive(ctx, k.s.keys.channel(partition(name), newID()), func(rueidis.PubSubMessage) {})
-		links.put(l, true)
-		if confirmed {
+		received, err := apart(ctx, func() error {
+			links := links{client: k.s.client, open: make(map[string]*link)}
+			l := links.take(node)
+			defer links.put(l, true)
+			return l.receive(hooked, k.s.keys.channel(partition(name), newID()), func(rueidis.PubSubMessage) {})
+		})
+		if err == nil {
+			err = received
+		}
+		if confirmed.Load() {
 			return nil
 		}
 		moved, ok := movedTo(err)

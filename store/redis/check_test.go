@@ -240,6 +240,34 @@ func rule(words ...string) func(*testing.T, *redistest.Server) {
 	}
 }
 
+// Check ends with its context also while another user of the client has all places of its pool.
+func TestCheckNoPlaceInThePool(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	client, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{server.Addr}, ForceSingleClient: true, DisableCache: true, BlockingPoolSize: 1,
+	})
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	s, err := redis.New(client, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { s.Close() })
+	_, giveBack := client.Dedicate()
+	defer giveBack()
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Check(ctx)
+	}()
+	select {
+	case <-done:
+	case <-time.After(500*time.Millisecond + slack):
+		t.Error("Check went on after its context")
+	}
+}
+
 // A server that is gone, or hangs, is unreachable; Check does not outlive its
 // context. A closed handle says so too.
 func TestCheckUnreachable(t *testing.T) {

@@ -61,3 +61,6 @@ func ListenEverywhere(ctx context.Context, s *Store, d time.Duration) error {
 	}
 	return nil
 }
+
+// ForgetForm has s take a name for one that is not indexed, as a reply that found it free does.
+func ForgetForm(s *Store, name string) { s.keys.of(name).indexed.Store(false) }

@@ -79,6 +79,26 @@ func TestFault18RepeatedAskIsWritten(t *testing.T) {
 	}
 }
 
+// A hold is gone while the replica stands still. That is told as a loss at once, whatever the
+// replica has of it.
+func TestFault18LossIsCertainWithoutReplica(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	replica := startReplica(t, server)
+	s := open(t, server.URL()+confirmed)
+	gone, kept := long(want("a", 1)), long(want("b", 2))
+	for _, r := range []store.Request{gone, kept} {
+		_, err := s.Acquire(bounded(t), r)
+		require.NoError(t, err)
+	}
+	stall(t, replica)
+	server.MustDo("DEL", redis.LockKey("a"))
+	results := s.Renew(bounded(t), []store.Ref{of(gone), of(kept)})
+	require.ErrorIs(t, results[0], store.ErrLost)
+	require.ErrorIs(t, results[1], redis.ErrTooFewReplicas)
+	require.NotErrorIs(t, results[1], store.ErrLost)
+}
+
 // A lock is handed over while the replica stands still. Its waiter does not hear of it,
 // and it is not handed on either, for an ask of his may be on its way: when that is
 // confirmed he holds, and nobody else has.

@@ -158,7 +158,7 @@ func TestFault35NoRightToChannels(t *testing.T) {
 func TestFault35NoRightToKeysOrCommands(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	for i, rule := range []string{"~other:* +@all", "~* +@all -evalsha", "~* +@all -hset", "~* +@all -time", "~* +@all -set"} {
+	for i, rule := range []string{"~other:* +@all", "~* +@all -evalsha", "~* +@all -hset", "~* +@all -time", "~* +@all -set", "~* +@all -pexpire"} {
 		user := fmt.Sprint("user", i)
 		args := append([]string{"ACL", "SETUSER", user, "on", ">" + canary, "&*"}, strings.Fields(rule)...)
 		server.MustDo(args...)
@@ -172,6 +172,35 @@ func TestFault35NoRightToKeysOrCommands(t *testing.T) {
 		noCanary(t, err.Error())
 		require.Less(t, time.Since(began), slack)
 		require.NoError(t, startProgram(t, server.URL()).take("a").Unlock(), "%s: it is not free", rule)
+	}
+}
+
+// The user may not use a command that comes late in a script, so half of what it writes is there. The
+// hold beside it goes on, and keeps others out.
+func TestFault35NoRightToLateCommands(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := open(t, server.URL())
+	for i, missing := range []string{"-hdel", "-pexpireat"} {
+		user := fmt.Sprint("user", i)
+		server.MustDo("ACL", "SETUSER", user, "on", ">"+canary, "~*", "&*", "+@all", missing)
+		held, waits, other := want(missing, 1), want(missing, 2), want(missing, 3)
+		held.TTL, waits.Queue = lease/4, true
+		_, err := s.Acquire(bounded(t), held)
+		require.NoError(t, err)
+		_, err = open(t, as(user, server.Addr)).Acquire(bounded(t), waits)
+		require.ErrorIs(t, err, store.ErrRefused, missing)
+		for began := time.Now(); time.Since(began) < 2*held.TTL; time.Sleep(held.TTL / 10) {
+			require.NoError(t, s.Renew(bounded(t), []store.Ref{of(held)})[0], missing)
+			g, err := s.Acquire(bounded(t), other)
+			require.Error(t, err, missing)
+			require.False(t, g.Held, missing)
+		}
+		require.NoError(t, s.Release(bounded(t), of(held)), missing)
+		until(t, "the lock is free", func() bool {
+			g, err := s.Acquire(bounded(t), other)
+			return err == nil && g.Held
+		})
 	}
 }
 

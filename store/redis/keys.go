@@ -85,7 +85,7 @@ func (n *name) keys() []string {
 	return []string{n.counter, n.lock}
 }
 
-// all are the keys that the renew script wants of each hold.
+// all are the keys that the renew script wants of each hold, and a call that is repeated for the order.
 func (n *name) all() []string { return []string{n.counter, n.lock, n.order} }
 
 // known is how many names a layout remembers. It forgets a name when another one

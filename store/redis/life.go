@@ -3,13 +3,15 @@ package redis
 import (
 	"context"
 	"errors"
-	"slices"
+	"fmt"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/dlock-go/dlock/store"
 )
 
 // life is what a handle has seen of the life of a server's data.
@@ -42,25 +44,26 @@ func (l *layout) lifeKey() string { return l.start[0] + "life" }
 // this life, by their own clocks. It takes one round trip, two at the first contact, and needs
 // the right to INFO.
 //
-// Of a cluster it is the run ids of all masters, and for how long the youngest of them has
-// been up by its wall clock. It needs the right to ROLE too, and does not notice a FLUSHALL.
+// A cluster refuses: one of its masters may lose its data, and nothing that they share says so.
 func (s *Store) Incarnation(ctx context.Context) (id string, age time.Duration, err error) {
 	if err := s.ready(ctx); err != nil {
 		return "", 0, err
 	}
 	if s.client.Mode() == rueidis.ClientModeCluster {
-		id, age, err = s.lifeOfCluster(ctx)
-	} else {
-		var replies []rueidis.RedisResult
-		if replies, err = s.fetchLife(ctx); err == nil {
-			id, age, err = s.readLife(ctx, replies)
-		}
+		return "", 0, errCluster
+	}
+	replies, err := s.fetchLife(ctx)
+	if err == nil {
+		id, age, err = s.readLife(ctx, replies)
 	}
 	if err != nil {
 		return "", 0, s.outcome(err)
 	}
 	return id, age, nil
 }
+
+// errCluster is not ErrUnsupported, by which a quorum may take a node for one that loses nothing.
+var errCluster = fmt.Errorf("redis: %w: a cluster is no node of a quorum, because it does not say that it has lost locks", store.ErrRefused)
 
 // askLife is the commands whose replies readLife reads.
 func (s *Store) askLife() []rueidis.Completed {
@@ -163,48 +166,4 @@ func runOf(in info) (string, error) {
 		return "", errors.New("redis: the server says no run id and replication id")
 	}
 	return run + "/" + replicates, nil
-}
-
-func (s *Store) lifeOfCluster(ctx context.Context) (id string, age time.Duration, err error) {
-	nodes, err := s.masters(ctx)
-	if err != nil {
-		return "", 0, err
-	}
-	var ids []string
-	for i, node := range nodes {
-		run, up, err := uptimeOf(ctx, node)
-		if err != nil {
-			return "", 0, err
-		}
-		if ids = append(ids, run); i == 0 || up < age {
-			age = up
-		}
-	}
-	if len(ids) == 0 {
-		return "", 0, errNoNode
-	}
-	slices.Sort(ids)
-	return strings.Join(ids, " "), age, nil
-}
-
-// uptimeOf asks a server for its run and for how long it has been up at least: the seconds
-// that it says are those between two times without their fractions. A server that ever was a
-// replica does not say since when it is the master.
-func uptimeOf(ctx context.Context, node rueidis.Client) (run string, up time.Duration, err error) {
-	text, err := node.Do(ctx, node.B().Info().Section("server", "replication").Build()).ToString()
-	if err != nil {
-		return "", 0, err
-	}
-	in := info(text)
-	if run, err = runOf(in); err != nil {
-		return "", 0, err
-	}
-	seconds, err := strconv.ParseInt(in.field("uptime_in_seconds"), 10, 40)
-	if err != nil {
-		return "", 0, errors.New("redis: the server says no uptime")
-	}
-	if strings.Trim(in.field("master_replid2"), "0") != "" {
-		seconds = 0
-	}
-	return strings.ReplaceAll(run, "/", ":"), max(0, time.Duration(seconds-1)*time.Second), nil
 }

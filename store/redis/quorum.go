@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -34,7 +35,8 @@ func OpenNode(rawURL string) (*Node, error) {
 // are connected, or a majority and a second has passed; the others are connected
 // to as soon as they can be reached. With no majority it fails, after as long as
 // [Open] takes at most, with the errors of all. It fails too if two URLs lead to one
-// server, also by different databases: then its failure would take several votes.
+// server, also by different databases: then its failure would take several votes. And it
+// fails if one leads to a cluster, which does not say that it has lost locks.
 //
 // Its Close closes the connections. For other options than the default ones give
 // quorum.NewWithOptions what [OpenNode] returns.
@@ -71,13 +73,16 @@ func OpenQuorum(urls ...string) (*quorum.Store, error) {
 	return q, err
 }
 
-// distinct checks that no two of the nodes that are connected are one server.
+// distinct checks that no two of the nodes that are connected are one server, and none is a cluster.
 func distinct(nodes []*Node) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	seen := make(map[string]int)
 	for i, n := range nodes {
 		id, _, err := n.Incarnation(ctx)
+		if errors.Is(err, errCluster) {
+			return fmt.Errorf("node %d: %w", i, err)
+		}
 		if err != nil {
 			continue // not connected; or no right to INFO, which is met again later
 		}

@@ -9,8 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/conformance"
+	"github.com/dlock-go/dlock/internal/faultstore"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/memory"
 	"github.com/dlock-go/dlock/store/quorum"
 	"github.com/dlock-go/dlock/store/redis"
 )
@@ -173,4 +175,26 @@ func TestLifeOfAMasterThatWasReplaced(t *testing.T) {
 	until(t, "it has followed", func() bool { return field(server, "replication", "master_link_status") == "up" })
 	server.MustDo("REPLICAOF", "NO", "ONE")
 	require.NotEqual(t, first, life())
+}
+
+// TestClusterIsNoNode: a quorum cannot notice that a cluster has lost locks, so the cluster has no vote.
+func TestClusterIsNoNode(t *testing.T) {
+	t.Parallel()
+	servers := redistest.StartCluster(t, false)
+	s := open(t, servers.URL())
+	_, _, err := s.Incarnation(bounded(t))
+	require.ErrorIs(t, err, store.ErrRefused)
+	require.NotErrorIs(t, err, store.ErrUnsupported, "which says that it loses nothing")
+	nodes := []store.Store{s, open(t, redistest.Start(t).URL()), faultstore.New(memory.New())}
+	nodes[2].(*faultstore.Store).Outage(faultstore.DropRequest())
+	two, err := quorum.NewWithOptions(&quorum.Options{Fresh: true, Durable: true}, nodes...)
+	require.NoError(t, err)
+	defer two.Close()
+	_, err = two.Acquire(bounded(t), want("n", 1))
+	require.ErrorContains(t, err, "a cluster is no node of a quorum")
+	q, err := redis.OpenQuorum(redistest.Start(t).URL(), redistest.Start(t).URL(), servers.URL())
+	if err == nil {
+		q.Close()
+	}
+	require.ErrorContains(t, err, "node 2: redis: store refused the request: a cluster")
 }

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"errors"
 	"sync"
 
 	"github.com/redis/rueidis"
@@ -64,11 +63,11 @@ func (s *Store) lanes(batches []*renewal) (lanes [][]*renewal) {
 func (s *Store) renewBatch(ctx context.Context, b *renewal, holds []store.Ref, results []error) {
 	if s.replicas > 0 {
 		reply, missing, err := s.sendConfirmed(ctx, s.scripts.renew, b.keys, b.args)
-		s.settle(ctx, b, holds, reply, errors.Join(err, missing), results)
+		s.settle(ctx, b, holds, reply, missing, err, results)
 		return
 	}
 	reply, err := s.call(ctx, s.scripts.renew, s.keys.of(holds[b.index[0]].Name), b.keys, b.args)
-	s.settle(ctx, b, holds, reply, err, results)
+	s.settle(ctx, b, holds, reply, nil, err, results)
 }
 
 // renewal is one call of the renew script.
@@ -115,8 +114,9 @@ func (s *Store) batches(holds []store.Ref) []*renewal {
 	return all
 }
 
-// settle writes the results of one call.
-func (s *Store) settle(ctx context.Context, b *renewal, holds []store.Ref, reply rueidis.RedisMessage, err error, results []error) {
+// settle writes the results of one call. A loss is certain whatever replicas have; only a renewal
+// needs them.
+func (s *Store) settle(ctx context.Context, b *renewal, holds []store.Ref, reply rueidis.RedisMessage, missing, err error, results []error) {
 	slots := replyIs(err, "CROSSSLOT")
 	if slots { // a cluster that the client takes for one server
 		s.cluster.Store(true)
@@ -144,7 +144,9 @@ func (s *Store) settle(ctx context.Context, b *renewal, holds []store.Ref, reply
 		case wrong != nil || len(answers) != len(b.index):
 			results[i] = unexpected("renew", wrong)
 		default:
-			results[i] = renewed(answers[k])
+			if results[i] = renewed(answers[k]); results[i] == nil {
+				results[i] = s.outcome(missing)
+			}
 		}
 	}
 }

@@ -22,7 +22,7 @@ func (s *Store) runConfirmed(ctx context.Context, sc *script, n *name, args []st
 		reply, missing, err = s.sendConfirmed(ctx, sc, n.keys(), args)
 		if replyIs(err, indexedReply) {
 			n.indexed.Store(true)
-			reply, missing, err = s.sendConfirmed(ctx, sc, n.keys(), args)
+			reply, missing, err = s.sendConfirmed(ctx, sc, n.all(), args) // as in run
 		}
 		return err
 	})

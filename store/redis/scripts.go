@@ -97,7 +97,8 @@ func (s *Store) run(ctx context.Context, sc *script, n *name, args []string) (ru
 	reply, err := s.runKeys(ctx, sc, n, n.keys(), args)
 	if replyIs(err, indexedReply) {
 		n.indexed.Store(true)
-		return s.runKeys(ctx, sc, n, n.keys(), args)
+		// Not n.keys(): another call may have found the name free meanwhile.
+		return s.runKeys(ctx, sc, n, n.all(), args)
 	}
 	return reply, err
 }

@@ -20,6 +20,17 @@
 -- GET or SET, HSET, PEXPIREAT).
 
 local call = redis.call
+
+-- write_lone writes the hold of a free name and returns the reply. A hold that gets no expiry, for want
+-- of the right, is deleted: it would stay for ever.
+local function write_lone(token, reply)
+  call('HSET', KEYS[2], 'L:' .. ARGV[1], token .. ' ' .. ARGV[2])
+  local expires = redis.pcall('PEXPIRE', KEYS[2], ARGV[3])
+  if expires == 1 then return reply end
+  call('DEL', KEYS[2])
+  return expires
+end
+
 local fields = call('HLEN', KEYS[2])
 local token, before
 if fields == 0 and not ARGV[5] then
@@ -28,9 +39,7 @@ if fields == 0 and not ARGV[5] then
   before = call('SET', KEYS[1], token, 'GET')
   -- One token, and the counter behind the clock: the functions below take as long as a call to define.
   if before and before < token and #before == #token and string.find(before, '^%d+$') and string.find(ARGV[4], '^1 ') then
-    call('HSET', KEYS[2], 'L:' .. ARGV[1], token .. ' ' .. ARGV[2])
-    call('PEXPIRE', KEYS[2], ARGV[3])
-    return token
+    return write_lone(token, token)
   end
 end
 
@@ -45,9 +54,7 @@ if fields == 0 then
     token, short = after(before, token, tokens)
   end
   expect(token, 'the token counter')
-  call('HSET', KEYS[2], 'L:' .. ARGV[1], token .. ' ' .. ARGV[2])
-  call('PEXPIRE', KEYS[2], ARGV[3])
-  return short == 0 and token or token .. ' ' .. short
+  return write_lone(token, short == 0 and token or token .. ' ' .. short)
 end
 
 -- include record.lua

@@ -1,0 +1,46 @@
+package redis_test
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/redis"
+)
+
+// A call that has learnt that its name is indexed is not misled by others, who found the name
+// free at that moment.
+func TestIndexedWhileOthersFindItFree(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	startReplica(t, server)
+	for _, options := range []string{"", "?min_replicas=1"} {
+		s := openIndexed(t, server.URL()+options)
+		var done atomic.Bool
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for !done.Load() {
+				redis.ForgetForm(s, "a")
+			}
+		}()
+		defer func() { done.Store(true); <-ended }()
+		for range 200 {
+			for n := range 3 {
+				r := long(want("a", 1+n))
+				r.Mode = store.Shared
+				_, err := s.Acquire(bounded(t), r)
+				require.NoError(t, err, options)
+			}
+			for n := range 3 {
+				r := long(want("a", 1+n))
+				r.Mode = store.Shared
+				require.NoError(t, s.Release(bounded(t), of(r)), options)
+			}
+		}
+		done.Store(true)
+	}
+}
