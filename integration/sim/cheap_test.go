@@ -217,6 +217,16 @@ func TestCheapCheckers(t *testing.T) {
 			h.claim(1, 0, 1, 110, 1)
 			h.unanswered(releasesAtOnce)
 		}},
+		{"unknown and forgotten, while hundreds of releases get no answer", abandoned, true, func(h hand) {
+			h.Plan.Scene = Many
+			h.call(Acquire, 1, 0, 1, Unknown, neverArrived)
+			h.unanswered(firstReleasesAtOnce)
+		}},
+		{"unknown and forgotten, while fewer get none", abandoned, false, func(h hand) {
+			h.Plan.Scene = Many
+			h.call(Acquire, 1, 0, 1, Unknown, neverArrived)
+			h.unanswered(firstReleasesAtOnce - 1)
+		}},
 		{"refused", abandoned, true, func(h hand) { h.call(Acquire, 1, 0, 1, Busy, try) }},
 		{"forgotten by a client that was cut off", abandoned, true, func(h hand) { h.held(1, 0, 1, 1); h.Closed = []int{0} }},
 

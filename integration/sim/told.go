@@ -72,17 +72,12 @@ func outlived(h *History) []Violation {
 }
 
 // givenUp: a release that was not confirmed is repeated for as long as what it
-// releases may be there by the client's clock. Clients that were closed while
-// they could not reach the store leave it to the leases.
+// releases may be there by the client's clock. Clients that could not leave it to the leases.
 func givenUp(h *History) []Violation {
 	if h.Plan.has(WildClock) {
 		return nil
 	}
-	gone := make(map[int]bool)
-	for _, client := range h.Closed {
-		gone[client] = true
-	}
-	last := make(map[int]*Call)
+	unable, last := h.unable(), make(map[int]*Call)
 	alive := make(map[int]Moment)
 	for _, c := range h.Calls {
 		switch {
@@ -98,7 +93,7 @@ func givenUp(h *History) []Violation {
 	}
 	var found []Violation
 	for _, c := range h.Calls {
-		if c != last[c.ID] || gone[c.Client] || c.Outcome != Unknown && c.Outcome != Refused {
+		if c != last[c.ID] || unable[c.Client] || c.Outcome != Unknown && c.Outcome != Refused {
 			continue
 		}
 		if until := alive[c.ID]; c.Returned < until {
