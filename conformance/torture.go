@@ -54,7 +54,7 @@ func Torture(t *testing.T, open func(t testing.TB) store.Store) {
 		names[i] = fmt.Sprintf("dlock-torture:%s:%d", run, i)
 	}
 	var uses map[string][]use
-	for round := range tortureRounds { // a slow machine needs more of them
+	for round := range tortureRounds { // a slow machine needs more of them, and longer lives
 		kill(t, dir, names, round)
 		if uses = readUses(t, dir); enough(uses, names) {
 			break
@@ -92,7 +92,7 @@ func kill(t *testing.T, dir string, names []string, round int) {
 	}
 	for n := range tortureKills {
 		// Long enough for a process to start and to take some locks.
-		time.Sleep(150*time.Millisecond + rand.N(150*time.Millisecond))
+		time.Sleep(time.Duration(round+1) * (150*time.Millisecond + rand.N(150*time.Millisecond)))
 		i := n % len(children)
 		children[i].Process.Kill()
 		children[i].Wait()

@@ -250,6 +250,25 @@ func TestRenewalCountsNoLateGrant(t *testing.T) {
 	}
 }
 
+// TestRenewalBesideARelease: what nodes have whose grant was not heard does not keep a released hold from being lost.
+func TestRenewalBesideARelease(t *testing.T) {
+	inBubble(t, 5, func(s *site) {
+		a, r := s.client(), request("a", 1)
+		for _, i := range []int{2, 3} {
+			a.links[i].On(faultstore.Acquire, faultstore.Every, faultstore.DropReply())
+		}
+		s.hold(a, r)
+		for _, i := range []int{2, 3, 4} {
+			a.links[i].On(faultstore.Release, faultstore.Every, faultstore.DelayRequest(10*time.Millisecond))
+		}
+		released := make(chan error)
+		go func() { released <- a.Release(bg, refOf(r)) }()
+		time.Sleep(time.Millisecond)
+		want(t, "Renew beside a release", s.renew(a, r), store.ErrLost)
+		want(t, "Release", <-released, nil)
+	})
+}
+
 // TestUnheardGrantCountsLater: a node whose grant was not heard is asked for the hold when a majority has renewed it,
 // and counts in the next renewal.
 func TestUnheardGrantCountsLater(t *testing.T) {

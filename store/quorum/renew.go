@@ -50,11 +50,13 @@ type renewal struct {
 	tries  []*try
 	had    []bool // of each node: its grant was heard
 	count
+	unheard int // nodes that have the hold, and whose grant was not heard
 }
 
 func (r *renewal) take(i int, err error) {
 	if err == nil && !r.had[i] {
 		err = errUnheard
+		r.unheard++
 	}
 	r.count.take(i, err)
 }
@@ -115,6 +117,10 @@ func (s *Store) renewed(r *renewal, left error) error {
 			r.tries[i].token = 0
 		}
 	}
+	lost := r.lost
+	if r.e.phase == spent { // it is given to no node again, so these will not count
+		lost += r.unheard
+	}
 	switch {
 	case !slices.Equal(r.tries, r.e.tries):
 		return store.ErrLost
@@ -122,7 +128,7 @@ func (s *Store) renewed(r *renewal, left error) error {
 		r.e.req.TTL = r.ref.TTL
 		r.e.prolong(r.sent.Add(r.ref.TTL))
 		return nil
-	case r.lost > len(s.nodes)-s.need:
+	case lost > len(s.nodes)-s.need:
 		if r.e.phase == granted {
 			r.e.phase = spent
 		}
