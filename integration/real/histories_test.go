@@ -66,7 +66,8 @@ func TestHistories(t *testing.T) {
 	if total == 0 {
 		t.Errorf("no history was run; is there a fault %q?", *fault)
 	}
-	if void*5 > total {
+	// One in twenty is what is usual. Of the few of a short run, chance makes more void.
+	if void > 3+total/5 {
 		t.Errorf("%d of %d histories are void", void, total)
 	}
 	// Whether a history has an order can take for ever to find out. One in 250 is
