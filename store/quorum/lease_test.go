@@ -139,10 +139,7 @@ func TestRenewalAfterAnUnconfirmedRelease(t *testing.T) {
 		a := s.client()
 		r := request("a", 1)
 		s.hold(a, r)
-		var heals []func()
-		for _, link := range a.links {
-			heals = append(heals, link.On(faultstore.Release, faultstore.Every, faultstore.DropRequest()))
-		}
+		heal := a.fail(faultstore.Release, faultstore.DropRequest(), 0, 1, 2)
 		for range 3 {
 			if err := a.Release(bg, refOf(r)); !errors.Is(err, quorum.ErrNoQuorum) {
 				t.Fatalf("Release: got %v, want ErrNoQuorum", err)
@@ -151,9 +148,7 @@ func TestRenewalAfterAnUnconfirmedRelease(t *testing.T) {
 			want(t, "Renew", s.renew(a, r), nil)
 		}
 		want(t, "releases in the background", quorum.Chores(a.Store), 3)
-		for _, heal := range heals {
-			heal()
-		}
+		heal()
 		time.Sleep(time.Second)
 		s.nothingLeft()
 		if err := s.renew(a, r); !errors.Is(err, store.ErrLost) {
@@ -165,17 +160,14 @@ func TestRenewalAfterAnUnconfirmedRelease(t *testing.T) {
 	})
 }
 
-// TestReleaseAfterItsChoresEnded: a hold that is renewed after its release failed outlives the chores of that release.
-// The next release is sent all the same.
+// TestReleaseAfterItsChoresEnded: a release fails, and the hold is renewed for longer than the release is repeated in
+// the background. The next release is sent all the same.
 func TestReleaseAfterItsChoresEnded(t *testing.T) {
 	inBubble(t, 3, func(s *site) {
 		a := s.client()
 		r := request("a", 1)
 		s.hold(a, r)
-		var heals []func()
-		for _, link := range a.links {
-			heals = append(heals, link.On(faultstore.Release, faultstore.Every, down))
-		}
+		heal := a.fail(faultstore.Release, down, 0, 1, 2)
 		if err := a.Release(bg, refOf(r)); !errors.Is(err, quorum.ErrNoQuorum) {
 			t.Fatalf("Release: got %v, want ErrNoQuorum", err)
 		}
@@ -183,9 +175,7 @@ func TestReleaseAfterItsChoresEnded(t *testing.T) {
 			want(t, "Renew", s.renew(a, r), nil)
 		}
 		want(t, "releases in the background", quorum.Chores(a.Store), 0)
-		for _, heal := range heals {
-			heal()
-		}
+		heal()
 		s.release(a, r)
 		s.nothingLeft()
 	})
@@ -197,18 +187,13 @@ func TestReleaseOfAForeignKey(t *testing.T) {
 		a := s.client()
 		r := request("a", 1)
 		s.hold(a, r)
-		var heals []func()
-		for _, link := range a.links {
-			heals = append(heals, link.On(faultstore.Release, faultstore.Every, faultstore.Answer(store.ErrForeignKey)))
-		}
+		heal := a.fail(faultstore.Release, faultstore.Answer(store.ErrForeignKey), 0, 1, 2)
 		for range 2 {
 			if err := a.Release(bg, refOf(r)); !errors.Is(err, store.ErrForeignKey) {
 				t.Errorf("Release: got %v, want ErrForeignKey", err)
 			}
 		}
-		for _, heal := range heals {
-			heal()
-		}
+		heal()
 		s.release(a, r)
 		s.nothingLeft()
 	})
@@ -254,13 +239,9 @@ func TestRenewalCountsNoLateGrant(t *testing.T) {
 func TestRenewalBesideARelease(t *testing.T) {
 	inBubble(t, 5, func(s *site) {
 		a, r := s.client(), request("a", 1)
-		for _, i := range []int{2, 3} {
-			a.links[i].On(faultstore.Acquire, faultstore.Every, faultstore.DropReply())
-		}
+		a.fail(faultstore.Acquire, faultstore.DropReply(), 2, 3)
 		s.hold(a, r)
-		for _, i := range []int{2, 3, 4} {
-			a.links[i].On(faultstore.Release, faultstore.Every, faultstore.DelayRequest(10*time.Millisecond))
-		}
+		a.fail(faultstore.Release, faultstore.DelayRequest(10*time.Millisecond), 2, 3, 4)
 		released := make(chan error)
 		go func() { released <- a.Release(bg, refOf(r)) }()
 		time.Sleep(time.Millisecond)

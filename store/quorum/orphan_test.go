@@ -106,11 +106,9 @@ func TestReleaseOfWhatWasGivenBackInVain(t *testing.T) {
 			before, r := request("b", 1), request("a", 1)
 			s.hold(a, before)
 			s.release(a, before)
-			var heals []func()
-			for i, link := range a.links[1:] {
-				s.restart(i + 1) // so what it grants is no vote
-				heals = append(heals, link.On(faultstore.Release, faultstore.Every, down))
-			}
+			s.restart(1) // so what these two grant is no vote
+			s.restart(2)
+			heal := a.fail(faultstore.Release, down, 1, 2)
 			for range 1 + again {
 				s.refused(a, r, quorum.ErrNoQuorum)
 			}
@@ -120,9 +118,7 @@ func TestReleaseOfWhatWasGivenBackInVain(t *testing.T) {
 				}
 			}
 			want(t, "holders at nodes 1 and 2", s.holders(1)[:1]+s.holders(2)[:1], "aa")
-			for _, heal := range heals {
-				heal()
-			}
+			heal()
 			s.release(a, r)
 			for i := range s.nodes {
 				want(t, "holders", s.holders(i), "")

@@ -87,9 +87,18 @@ func (s *site) restart(i int) {
 
 // cut has the links of c to some nodes fail, until heal is called.
 func (c *client) cut(f faultstore.Fault, nodes ...int) (heal func()) {
+	return c.each(nodes, func(link *faultstore.Store) func() { return link.Outage(f) })
+}
+
+// fail has an operation fail at some nodes, until heal is called.
+func (c *client) fail(op faultstore.Op, f faultstore.Fault, nodes ...int) (heal func()) {
+	return c.each(nodes, func(link *faultstore.Store) func() { return link.On(op, faultstore.Every, f) })
+}
+
+func (c *client) each(nodes []int, begin func(*faultstore.Store) (heal func())) (heal func()) {
 	var heals []func()
 	for _, i := range nodes {
-		heals = append(heals, c.links[i].Outage(f))
+		heals = append(heals, begin(c.links[i]))
 	}
 	return func() {
 		for _, heal := range heals {

@@ -206,9 +206,7 @@ func TestTokenBesideAnUnreleasedHold(t *testing.T) {
 			s.release(b, request("b", 1))
 			second := request("a", 2)
 			above(s.hold(a, second).Token)
-			for _, link := range a.links[:2] {
-				link.On(faultstore.Release, faultstore.Every, down)
-			}
+			a.fail(faultstore.Release, down, 0, 1)
 			if err := a.Release(bg, refOf(second)); !errors.Is(err, quorum.ErrNoQuorum) {
 				t.Fatalf("Release: got %v, want ErrNoQuorum", err)
 			}
