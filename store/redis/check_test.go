@@ -244,11 +244,7 @@ func rule(words ...string) func(*testing.T, *redistest.Server) {
 func TestCheckNoPlaceInThePool(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	client, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{server.Addr}, ForceSingleClient: true, DisableCache: true, BlockingPoolSize: 1,
-	})
-	require.NoError(t, err)
-	t.Cleanup(client.Close)
+	client := poolOfOne(t, server)
 	s, err := redis.New(client, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { s.Close() })

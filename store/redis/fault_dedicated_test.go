@@ -111,16 +111,23 @@ func TestFault11NoConnectionInTime(t *testing.T) {
 	require.Empty(t, server.MustDo("KEYS", "*"), "a call was sent behind its time")
 }
 
-// The pool of the client has no place left, for as long as somebody else likes. Neither a
-// call waits for that nor Close, and when there is a place nothing is done with it.
-func TestFault11NoPlaceInThePool(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
+// poolOfOne is a client that has one dedicated connection at a time.
+func poolOfOne(t *testing.T, server *redistest.Server) rueidis.Client {
+	t.Helper()
 	client, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress: []string{server.Addr}, ForceSingleClient: true, DisableCache: true, BlockingPoolSize: 1,
 	})
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
+	return client
+}
+
+// The pool of the client has no place left, for as long as somebody else likes. Neither a
+// call waits for that nor Close, and when there is a place nothing is done with it.
+func TestFault11NoPlaceInThePool(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	client := poolOfOne(t, server)
 	s, err := redis.New(client, &redis.Options{MinReplicas: 1, ReplicaTimeout: 50 * time.Millisecond})
 	require.NoError(t, err)
 	_, giveBack := client.Dedicate()

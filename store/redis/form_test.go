@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -16,31 +17,26 @@ import (
 func TestIndexedWhileOthersFindItFree(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	startReplica(t, server)
-	for _, options := range []string{"", "?min_replicas=1"} {
-		s := openIndexed(t, server.URL()+options)
-		var done atomic.Bool
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			for !done.Load() {
-				redis.ForgetForm(s, "a")
-			}
-		}()
-		defer func() { done.Store(true); <-ended }()
-		for range 200 {
-			for n := range 3 {
-				r := long(want("a", 1+n))
-				r.Mode = store.Shared
-				_, err := s.Acquire(bounded(t), r)
-				require.NoError(t, err, options)
-			}
-			for n := range 3 {
-				r := long(want("a", 1+n))
-				r.Mode = store.Shared
-				require.NoError(t, s.Release(bounded(t), of(r)), options)
-			}
+	s := openIndexed(t, server.URL())
+	var done atomic.Bool
+	var others sync.WaitGroup
+	others.Go(func() {
+		for !done.Load() {
+			redis.ForgetForm(s, "a")
 		}
-		done.Store(true)
+	})
+	defer func() { done.Store(true); others.Wait() }()
+	for range 1000 {
+		for n := range 3 {
+			r := long(want("a", 1+n))
+			r.Mode = store.Shared
+			_, err := s.Acquire(bounded(t), r)
+			require.NoError(t, err)
+		}
+		for n := range 3 {
+			r := long(want("a", 1+n))
+			r.Mode = store.Shared
+			require.NoError(t, s.Release(bounded(t), of(r)))
+		}
 	}
 }

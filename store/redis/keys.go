@@ -85,7 +85,16 @@ func (n *name) keys() []string {
 	return []string{n.counter, n.lock}
 }
 
-// all are the keys that the renew script wants of each hold, and a call that is repeated for the order.
+// withKeys calls f with the keys of the name, and once more if a script asks for the order. These are not keys then:
+// another call may have found the name free meanwhile.
+func (n *name) withKeys(f func(keys []string) error) {
+	if replyIs(f(n.keys()), indexedReply) {
+		n.indexed.Store(true)
+		_ = f(n.all()) // f keeps its error
+	}
+}
+
+// all are the keys that the renew script wants of each hold.
 func (n *name) all() []string { return []string{n.counter, n.lock, n.order} }
 
 // known is how many names a layout remembers. It forgets a name when another one

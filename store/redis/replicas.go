@@ -19,11 +19,10 @@ func (s *Store) runConfirmed(ctx context.Context, sc *script, n *name, args []st
 		return reply, nil, err
 	}
 	err = s.repeatNotRun(ctx, func() error {
-		reply, missing, err = s.sendConfirmed(ctx, sc, n.keys(), args)
-		if replyIs(err, indexedReply) {
-			n.indexed.Store(true)
-			reply, missing, err = s.sendConfirmed(ctx, sc, n.all(), args) // as in run
-		}
+		n.withKeys(func(keys []string) error {
+			reply, missing, err = s.sendConfirmed(ctx, sc, keys, args)
+			return err
+		})
 		return err
 	})
 	return reply, missing, err

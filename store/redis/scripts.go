@@ -93,13 +93,11 @@ const (
 )
 
 // run calls a script on one name.
-func (s *Store) run(ctx context.Context, sc *script, n *name, args []string) (rueidis.RedisMessage, error) {
-	reply, err := s.runKeys(ctx, sc, n, n.keys(), args)
-	if replyIs(err, indexedReply) {
-		n.indexed.Store(true)
-		// Not n.keys(): another call may have found the name free meanwhile.
-		return s.runKeys(ctx, sc, n, n.all(), args)
-	}
+func (s *Store) run(ctx context.Context, sc *script, n *name, args []string) (reply rueidis.RedisMessage, err error) {
+	n.withKeys(func(keys []string) error {
+		reply, err = s.runKeys(ctx, sc, n, keys, args)
+		return err
+	})
 	return reply, err
 }
 
