@@ -2,7 +2,6 @@ package core
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/dlock-go/dlock/internal/localqueue"
@@ -54,6 +53,19 @@ func (a *Call) Lock(ctx context.Context) error {
 	if a.Client.isClosing.Load() {
 		return request.ErrClosed
 	}
+	left := false
+	defer func() {
+		if !left {
+			a.quit()
+		}
+	}()
+	err := a.run(ctx, sh)
+	left = true
+	return err
+}
+
+// run is Lock, once the call is counted.
+func (a *Call) run(ctx context.Context, sh *shard) error {
 	state, err := a.begin(sh, ended(ctx))
 	// Each step takes the state that the last one has left. Other goroutines may have
 	// changed it since, so a step that acts on it looks again under the shard's mutex.
@@ -236,54 +248,4 @@ func (a *Call) state() localqueue.State {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	return a.waiter.State
-}
-
-// deliver ends a call that was granted. It looks at the clock last, so that a pause
-// on the way ends in an error, and not in a hold that is over. Only a hold that MaxHold
-// has ended is handed out all the same, as lost: the next grant would be over too, and
-// Lock would try for ever. From then on the loss of the hold is told.
-func (a *Call) deliver() error {
-	a.uncount()
-	h, sh := a.Handle, a.name.shard
-	if h.delivered {
-		return nil // a re-entry, which has read the clock
-	}
-	var fx effects
-	sh.mu.Lock()
-	if p := h.turn.place; h.err == nil && !p.lease.Valid() {
-		p.endAll(&fx, p.cause())
-	}
-	delivered := h.err == nil || h.err == ErrMaxHold
-	h.delivered = delivered
-	if h.err == ErrMaxHold { // declared before the call had the hold, so not told
-		fx.lost = append(fx.lost, h)
-	}
-	sh.mu.Unlock()
-	fx.run(a.Client)
-	if delivered {
-		return nil
-	}
-	if err := h.Unlock(); errors.Is(err, store.ErrClosed) {
-		return request.ErrClosed
-	}
-	return request.ErrExpired
-}
-
-// leave ends a call that was not granted, or returns nil if it was in that moment.
-func (a *Call) leave(ctx context.Context, err error) error {
-	n := a.name
-	n.shard.mu.Lock()
-	if a.waiter.State == localqueue.Granted {
-		n.shard.mu.Unlock()
-		return a.deliver()
-	}
-	st, own := a.inTheWay() // before it leaves, as it parts from its place then
-	if a.waiter.InQueue() {
-		n.carryOut(a.queue.Leave(&a.waiter))
-	}
-	a.owner.forget(a)
-	a.owner.leave()
-	n.shard.mu.Unlock()
-	a.uncount()
-	return explain(ctx, err, st, own)
 }

@@ -20,7 +20,9 @@ type ownerHold struct {
 	owner *ownerState
 	token uint64
 
-	handles *Handle // those that hold, newest first; guarded by the shard
+	// Guarded by the shard.
+	handles *Handle // those that hold, newest first
+	told    bool    // its loss is told
 }
 
 // Handle is one successful lock call. Its zero value is ready for a Call. It is safe
@@ -125,7 +127,7 @@ func (h *Handle) finish() (last bool, spares []<-chan struct{}, err error) {
 	switch err = h.err; {
 	case err != nil:
 		last = false
-		if errors.Is(err, store.ErrLost) {
+		if errors.Is(err, store.ErrLost) && h.delivered {
 			o.lost--
 		}
 	case next != nil:

@@ -33,17 +33,18 @@ func (p *place) endAll(fx *effects, cause error) {
 		g := p.owners[0]
 		var oldest *Handle
 		for g.handles != nil {
+			// One that its call has not returned yet concerns nobody.
 			if g.handles.delivered {
 				oldest = g.handles
-			}
-			if lost {
-				g.owner.lost++
+				if lost {
+					g.owner.lost++
+				}
 			}
 			fx.end(g.handles, cause)
 		}
 		p.end(g)
 		if lost && oldest != nil {
-			fx.lost = append(fx.lost, oldest)
+			fx.tell(oldest)
 		}
 	}
 	if lost {
@@ -66,6 +67,15 @@ func (p *place) cause() error {
 		return ErrFixedEnded
 	default:
 		return ErrDeadline
+	}
+}
+
+// tell has the loss of the hold of h told, once: two calls of one owner may share it. The
+// shard is locked.
+func (fx *effects) tell(h *Handle) {
+	if g := h.turn; !g.told {
+		g.told = true
+		fx.lost = append(fx.lost, h)
 	}
 }
 

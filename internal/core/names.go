@@ -63,7 +63,7 @@ type ownerState struct {
 		waiter [1]*Call
 	}
 	live int32 // handles that hold
-	lost int32 // handles of lost holds, not unlocked yet
+	lost int32 // delivered handles of lost holds, not unlocked yet
 }
 
 // identity is an owner as the store knows it. A hold may pass from one owner to

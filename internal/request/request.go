@@ -12,6 +12,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"sync"
 	"time"
 
@@ -138,7 +139,8 @@ func (r *Request) Sent() time.Time {
 
 // Send asks the store once, on this goroutine. The call of the store has the values
 // of ctx, and ends with ctx, the timeout or Close. If it is cut its outcome is
-// unknown. Errors of contexts are replaced: the caller looks at ctx itself.
+// unknown, and so it is noted if the store panics. Errors of contexts are replaced: the
+// caller looks at ctx itself.
 func (r *Request) Send(ctx context.Context) Answer {
 	return r.send(ctx, time.Now(), r.timeout())
 }
@@ -147,7 +149,7 @@ func (r *Request) Send(ctx context.Context) Answer {
 func (r *Request) timeout() time.Duration { return min(r.config.Timeout, r.config.TTL) }
 
 // send asks the store once. now is the moment before, from which a grant counts.
-func (r *Request) send(ctx context.Context, now time.Time, timeout time.Duration) Answer {
+func (r *Request) send(ctx context.Context, now time.Time, timeout time.Duration) (answer Answer) {
 	d := r.sender
 	r.mu.Lock()
 	// Under the mutex, so that Abandon either sees the request under way and leaves the
@@ -160,12 +162,19 @@ func (r *Request) send(ctx context.Context, now time.Time, timeout time.Duration
 	r.begin(now)
 	r.mu.Unlock()
 	c := call(ctx, d.acquires, now, timeout)
-	g, err := d.store.Acquire(c, r.req)
-	err = c.end(d, err)
-	r.mu.Lock()
-	defer r.endCall()
-	return r.note(g, err, now)
+	g, err := store.Grant{}, errNoReturn
+	defer func() {
+		err = c.end(d, err)
+		r.mu.Lock()
+		defer r.endCall()
+		answer = r.note(g, err, now)
+	}()
+	g, err = d.store.Acquire(c, r.req)
+	return
 }
+
+// errNoReturn stands for the answer of a store that panicked, or ended the goroutine.
+var errNoReturn = errors.New("the call of the store did not return")
 
 // begin notes when the first request is sent. r.mu is locked.
 func (r *Request) begin(now time.Time) {
