@@ -22,7 +22,7 @@ func abandoned(h *History) []Violation {
 const releasesAtOnce, firstReleasesAtOnce = 8, 256
 
 // unable are the clients that cannot release all in time: those that were closed while they could not reach the store,
-// and of those with thousands of names the ones whose releases wait for many others that get no answer.
+// and of those with thousands of names the ones whose releases wait for many others that get no answer in time.
 func (h *History) unable() map[int]bool {
 	clients := make(map[int]bool)
 	for _, client := range h.Closed {
@@ -36,11 +36,13 @@ func (h *History) unable() map[int]bool {
 	return clients
 }
 
-// unanswered is how many releases of each client got no answer, in the scene of thousands of names.
+// unanswered is how many releases of each client got no answer while the lease lasted, in the scene of thousands of
+// names.
 func (h *History) unanswered() map[int]int {
 	n := make(map[int]int)
 	for _, c := range h.Calls {
-		if h.Plan.Scene == Many && c.Op == Release && c.Outcome == Unknown {
+		late := c.Outcome == Unknown || c.Returned.time()-c.Sent.time() > h.Plan.TTL
+		if h.Plan.Scene == Many && c.Op == Release && late {
 			n[c.Client]++
 		}
 	}

@@ -50,6 +50,13 @@ func (h hand) unanswered(n int) {
 	}
 }
 
+// answeredAfter are n releases of other ids that were answered so late, in milliseconds.
+func (h hand) answeredAfter(late, n int) {
+	for i := range n {
+		h.call(Release, 100+i, 112, 112+late, Lost)
+	}
+}
+
 func (h hand) promote(id, when int, token uint64) {
 	h.Promotions = append(h.Promotions, Promotion{id, token, ms(when)})
 }

@@ -222,6 +222,16 @@ func TestCheapCheckers(t *testing.T) {
 			h.call(Acquire, 1, 0, 1, Unknown, neverArrived)
 			h.unanswered(firstReleasesAtOnce)
 		}},
+		{"unknown and forgotten, while hundreds of releases are answered after the lease", abandoned, true, func(h hand) {
+			h.Plan.Scene, h.Plan.TTL = Many, lease
+			h.call(Acquire, 1, 0, 1, Unknown, neverArrived)
+			h.answeredAfter(1001, firstReleasesAtOnce)
+		}},
+		{"unknown and forgotten, while hundreds of releases are answered in time", abandoned, false, func(h hand) {
+			h.Plan.Scene, h.Plan.TTL = Many, lease
+			h.call(Acquire, 1, 0, 1, Unknown, neverArrived)
+			h.answeredAfter(1000, firstReleasesAtOnce)
+		}},
 		{"unknown and forgotten, while fewer get none", abandoned, false, func(h hand) {
 			h.Plan.Scene = Many
 			h.call(Acquire, 1, 0, 1, Unknown, neverArrived)
