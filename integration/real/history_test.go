@@ -50,7 +50,7 @@ func draw(rng *rand.Rand, deployment string, seed uint64, faults []kind) plan {
 		}
 	case 2:
 		switch { // as many as all can be released in the time that Close has
-		case slices.Contains(anyRedis, deployment):
+		case slices.Contains(anyRedis, deployment) && deployment != redisQuorum:
 			p.Hoard = 500
 		case !slices.Contains(onZookeeper, deployment):
 			p.Hoard = 50
