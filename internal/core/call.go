@@ -25,10 +25,11 @@ type Call struct {
 	lostIDs int    // that the store gave up in a row
 	counted *gauge // that counts it; nil: none
 
-	name  *nameState
-	owner *ownerState
-	since time.Time // it waits, or the request that it waits for was sent. Written under the shard
-	asked *place    // the last place of its own; nil before the first
+	name    *nameState
+	owner   *ownerState
+	since   time.Time // it waits, or the request that it waits for was sent. Written under the shard
+	asked   *place    // the last place of its own; nil before the first
+	sending *place    // whose request this goroutine sends or has not settled; nil: none
 
 	identity *identity // to go on by after the store has given an id up; nil before
 
@@ -157,15 +158,15 @@ func (a *Call) ask(ctx context.Context) (localqueue.State, error) {
 		}
 	}
 	n.shard.mu.Unlock()
-	switch {
-	case !inline:
+	if !inline {
 		p.request.Start(p.settle)
 		return localqueue.Following, nil
-	case a.Try:
-		return a.answered(ctx, p, p.request.Try(ctx, a.Client.closing))
-	default:
-		return a.answered(ctx, p, p.request.Send(ctx))
 	}
+	a.sending = p
+	if a.Try {
+		return a.answered(ctx, p, p.request.Try(ctx, a.Client.closing))
+	}
+	return a.answered(ctx, p, p.request.Send(ctx))
 }
 
 // newPlace returns a place of this call for a request, which is sent inline or in the
@@ -210,10 +211,12 @@ func (a *Call) newPlace(owner, id string, inline bool) *place {
 // served, and the end of this call's context ends no other call's request.
 func (a *Call) answered(ctx context.Context, p *place, answer request.Answer) (localqueue.State, error) {
 	if answer.Outcome == request.Granted || answer.Outcome == request.Refused {
+		a.sending = nil
 		p.settle(answer)
 		return a.state(), nil
 	}
 	err := a.over(ctx)
+	a.sending = nil
 	n, sent := a.name, p.request.Sent()
 	n.shard.mu.Lock()
 	if a.since.IsZero() {

@@ -47,8 +47,8 @@ func (a *Call) quit() {
 	if a.name == nil {
 		return
 	}
-	if a.asked != nil && a.state() == localqueue.Asking {
-		a.asked.request.Abandon()
+	if a.sending != nil {
+		a.sending.request.Abandon()
 	}
 	if a.leave(context.Background(), errQuit) == nil {
 		_ = a.Handle.Unlock() // nobody has it

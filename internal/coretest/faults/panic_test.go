@@ -68,6 +68,35 @@ func TestPanicInTheStoreKeepsNoName(t *testing.T) {
 	}
 }
 
+// The same while another call of the owner is granted the lock.
+func TestPanicInTheStoreBesideAnotherCallOfTheOwnerLeavesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := coretest.NewSpy(memory.New())
+		c := coretest.Open(t, s, nil)
+		m := c.Mutex("m").As(dlock.NewOwner())
+		s.OnAcquire(func(ctx context.Context, req store.Request) (store.Grant, error) {
+			s.OnAcquire(s.Store.Acquire)
+			time.Sleep(time.Second)
+			_, err := s.Store.Acquire(ctx, req)
+			assert.NoError(t, err)
+			panic("the store is broken")
+		})
+		over := make(chan any)
+		go func() {
+			defer func() { over <- recover() }()
+			m.Lock()
+		}()
+		synctest.Wait()
+		h := coretest.MustLock(t, t.Context(), m)
+		require.Equal(t, "the store is broken", <-over)
+		require.NoError(t, h.Err())
+		require.NoError(t, h.Unlock())
+		synctest.Wait()
+		coretest.WantFree(t, s, "m")
+		assert.Zero(t, coretest.Gauges(c))
+	})
+}
+
 // The same for a context that panics while the call waits.
 func TestPanicInTheContextKeepsNoName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
