@@ -11,6 +11,7 @@ import (
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/memory"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // What is done is not kept: neither while there is more to do, nor by the list after it.
@@ -202,5 +203,38 @@ func TestBackoffSleep(t *testing.T) {
 		began = time.Now()
 		assert.False(t, b.Sleep(done))
 		assert.Zero(t, time.Since(began))
+	})
+}
+
+// Calls that begin shortly after one another share a deadline. It is freed when a later call has another and
+// its own calls are over, so that calls with many timeouts leave no timers behind.
+func TestCallsShareADeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		base, stop := context.WithCancel(t.Context())
+		defer stop()
+		d, b := new(Sender), &bound{Context: base}
+		begin := func(timeout time.Duration) *callContext {
+			c := call(context.Background(), b, time.Now(), timeout)
+			c.Done()
+			return c
+		}
+		first := begin(32 * time.Second)
+		time.Sleep(time.Second - 1)
+		second := begin(32 * time.Second)
+		require.Equal(t, first.merged, second.merged, "the second call shares the deadline of the first")
+		time.Sleep(1)
+		third := begin(32 * time.Second)
+		require.NotEqual(t, first.merged, third.merged, "that would end too early for the third")
+		_ = first.end(d, nil)
+		require.NoError(t, second.Err())
+		_ = second.end(d, nil)
+		require.ErrorIs(t, second.merged.Err(), context.Canceled, "freed")
+		require.NoError(t, third.Err())
+		_ = third.end(d, nil)
+
+		late := call(context.Background(), b, time.Now(), time.Minute)
+		_ = late.end(d, nil)
+		late.Done()
+		require.EqualValues(t, 1, b.latest.Load().users.Load(), "one that looks after its end does not use it")
 	})
 }

@@ -161,7 +161,7 @@ func (r *Request) send(ctx context.Context, now time.Time, timeout time.Duration
 	}
 	r.begin(now)
 	r.mu.Unlock()
-	c := call(ctx, d.acquires, now, timeout)
+	c := call(ctx, &d.acquires, now, timeout)
 	g, err := store.Grant{}, errNoReturn
 	defer func() {
 		err = c.end(d, err)

@@ -20,7 +20,7 @@ type Sender struct {
 
 	calls, failed, pushed atomic.Int64 // see Calls
 
-	acquires, releases         context.Context // bound the calls; ended by Close at once, and at last
+	acquires, releases         bound // of the calls; ended by Close at once, and at last
 	stopAcquires, stopReleases func()
 	storeClosed                atomic.Bool // a release has found the store closed
 }
@@ -28,8 +28,8 @@ type Sender struct {
 // NewSender returns a sender to s. The caller must stop it. warn logs, and must not block.
 func NewSender(s store.Store, warn func(text string, attrs ...any)) *Sender {
 	d := &Sender{store: s, warn: warn}
-	d.acquires, d.stopAcquires = context.WithCancel(context.Background())
-	d.releases, d.stopReleases = context.WithCancel(context.Background())
+	d.acquires.Context, d.stopAcquires = context.WithCancel(context.Background())
+	d.releases.Context, d.stopReleases = context.WithCancel(context.Background())
 	d.releaser.sender, d.releaser.first.max, d.releaser.retry.max = d, maxFirstTries, maxRetries
 	d.unlisten = s.Listen(d.wakeups.deliver)
 	return d
@@ -71,7 +71,7 @@ func (d *Sender) Renew(ctx context.Context, refs []store.Ref) []error {
 // AskStore makes one call of the store that is about no request. Its context has the values of ctx, and
 // ends with ctx, the timeout or Close. An error that says unknown matches ErrUnavailable.
 func (d *Sender) AskStore(ctx context.Context, timeout time.Duration, ask func(context.Context) error) error {
-	c := call(ctx, d.acquires, time.Now(), timeout)
+	c := call(ctx, &d.acquires, time.Now(), timeout)
 	err := c.end(d, ask(c))
 	if err == nil || Certain(err) || errors.Is(err, store.ErrUnsupported) {
 		return err
@@ -84,7 +84,7 @@ func (d *Sender) release(ref store.Ref, now time.Time, timeout time.Duration) er
 	if d.releases.Err() != nil {
 		return ErrClosed
 	}
-	c := call(context.Background(), d.releases, now, timeout)
+	c := call(context.Background(), &d.releases, now, timeout)
 	err := c.end(d, d.store.Release(c, ref))
 	if errors.Is(err, store.ErrClosed) {
 		d.storeClosed.Store(true)
