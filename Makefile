@@ -28,7 +28,7 @@ help:
 	@echo "make lint     gofmt, go vet, staticcheck, go mod tidy -diff in every module"
 	@echo "make bench    benchmarks (BENCH=regexp)"
 	@echo "make bench-peers  dlock beside other libraries, into docs/benchmarks.md: a quarter of an hour"
-	@echo "make bench-quorum the quorum store beside redsync, into docs/quorum.md: four minutes"
+	@echo "make bench-quorum the quorum store beside redsync, into docs/quorum.md: seven minutes"
 	@echo "make cover    coverage of the core packages, at least $(COVER_MIN)% each"
 	@echo "make mutation changes a package in one small place at a time and says which changes no test notices (MUTATE=packages)"
 	@echo "make mutants  the conformance suite against faulty stores, the simulation and some tests against planted faults"

@@ -62,6 +62,29 @@ func (m *masters) grown(t testing.TB) {
 	}
 }
 
+// watched has dlock wait for a lock on these servers, and returns a function that waits until it has it.
+// dlock does without a server until a client has seen it for a lease: it may have lost what it had.
+func (m *masters) watched(t *testing.T) (wait func()) {
+	t.Helper()
+	c, err := majorities[0].open(m.addrs(), m.lease)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	first := begin(context.Background(), c, "first")
+	return func() {
+		select {
+		case o := <-first.done:
+			if o.err != nil {
+				t.Fatal(o.err)
+			}
+			o.hold.Unlock()
+		case <-time.After(m.lease + patience):
+			t.Fatalf("a lock on servers with leases of %v is not granted", m.lease)
+		}
+	}
+}
+
 // open opens a client on its own wires, if there are any, and has it lock a few
 // times, so that it is connected and knows how long the servers take.
 func (m *masters) open(t testing.TB, l majority, addrs []string) client {

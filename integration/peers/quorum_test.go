@@ -33,6 +33,7 @@ func TestQuorum(t *testing.T) {
 		}
 	}
 	patient := startMasters(t, *quorumLong)
+	watched := patient.watched(t)
 	m := startMasters(t, *quorumLease)
 	began := time.Now()
 	for rep := range *quorumReps {
@@ -41,11 +42,11 @@ func TestQuorum(t *testing.T) {
 			t.Run(s.name, func(t *testing.T) { s.measure(t, m, rep) })
 		}
 	}
-	patient.grown(t)
+	watched()
 	for rep := range *quorumReps {
 		for _, s := range all {
 			if !s.line {
-				t.Run(s.name, func(t *testing.T) { s.lose(t, patient, rep) })
+				t.Run(s.name, func(t *testing.T) { s.lose(t, patient, m, rep) })
 			}
 		}
 	}
@@ -79,9 +80,10 @@ func (s *standing) measure(t *testing.T, m *masters, rep int) {
 	}
 }
 
-// lose loses replies, and what servers know.
-func (s *standing) lose(t *testing.T, m *masters, rep int) {
-	for reply, o := range m.orphaned(t, s.majority, rep, *quorumRuns) {
+// lose loses replies of the patient servers, and what the others know: dlock does without a server that has
+// lost its keys for as long as a lease.
+func (s *standing) lose(t *testing.T, patient, m *masters, rep int) {
+	for reply, o := range patient.orphaned(t, s.majority, rep, *quorumRuns) {
 		sum := s.orphans[reply]
 		sum.add(o)
 		s.orphans[reply] = sum

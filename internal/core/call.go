@@ -54,14 +54,14 @@ func (a *Call) Lock(ctx context.Context) error {
 	if a.Client.isClosing.Load() {
 		return request.ErrClosed
 	}
-	left := false
+	returned := false
 	defer func() {
-		if !left {
+		if !returned { // a panic, or the end of the goroutine
 			a.quit()
 		}
 	}()
 	err := a.run(ctx, sh)
-	left = true
+	returned = true
 	return err
 }
 

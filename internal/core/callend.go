@@ -41,8 +41,8 @@ func (a *Call) deliver() error {
 	return request.ErrExpired
 }
 
-// quit ends a call whose store, Observer or context panicked, or ended the goroutine: the
-// name would stay in this process else, and each later call would wait for this one.
+// quit ends a call whose store, Observer or context has panicked or ended the goroutine.
+// Without it each later call of the name in this process would wait for this one.
 func (a *Call) quit() {
 	if a.name == nil {
 		return

@@ -122,8 +122,8 @@ func poolOfOne(t *testing.T, server *redistest.Server) rueidis.Client {
 	return client
 }
 
-// The pool of the client has no place left, for as long as somebody else likes. Neither a
-// call waits for that nor Close, and when there is a place nothing is done with it.
+// Somebody else has the only connection of the client's pool. Neither a call nor Close waits until it is
+// given back, and nothing uses it afterwards.
 func TestFault11NoPlaceInThePool(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
