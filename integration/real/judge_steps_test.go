@@ -2,6 +2,7 @@ package real
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -110,8 +111,18 @@ func (s *script) enter(a *attempt, known []*bound) {
 	}
 	for _, r := range a.events {
 		from, to := toldWithin(known, r, a.promoted(r))
+		if s.e.Etcd && s.mayUpgrade(a) { // it asks by itself when another reader has gone
+			c := a.calls[0]
+			s.doubt(model.Step{Kind: model.Unanswered, N: c.n, Call: s.call(a, c)}, from, to, true)
+		}
 		s.add(model.Step{Kind: model.Told, ID: a.id, Token: r.Token, Plain: s.e.Etcd}, from, to)
 	}
+}
+
+// mayUpgrade: a asks for a writer's hold, and its owner asks for a reader's too.
+func (s *script) mayUpgrade(a *attempt) bool {
+	reads := func(other *attempt) bool { return other.calls[0].Shared && other.calls[0].Owner == a.calls[0].Owner }
+	return !a.calls[0].Shared && slices.ContainsFunc(slices.Collect(maps.Values(s.attempts)), reads)
 }
 
 // call is what the model is told of c.

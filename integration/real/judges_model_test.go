@@ -36,8 +36,10 @@ func (s *story) queued(n, call, at, position int, last uint64, change ...func(*r
 	s.tell(opAcquire, n, call, at, queued, append([]func(*record){func(r *record) { r.Token, r.Position, r.Queue = last, position, true }}, change...)...)
 }
 
-func (s *story) busy(n, call, at int)    { s.tell(opAcquire, n, call, at, busy) }
-func (s *story) release(n, call, at int) { s.tell(opRelease, n, call, at, done) }
+func (s *story) busy(n, call, at int) { s.tell(opAcquire, n, call, at, busy) }
+func (s *story) release(n, call, at int, change ...func(*record)) {
+	s.tell(opRelease, n, call, at, done, change...)
+}
 func (s *story) event(n, at int, token uint64) {
 	s.tell(opEvent, n, at, 0, "", func(r *record) { r.Token = token })
 }
@@ -78,6 +80,24 @@ func takenTwice(s *story) {
 	s.release(1, 4, 5)
 	s.event(2, 6, 2)
 	s.held(3, 10, 12, 3)
+}
+
+// waitsAndReads is an owner whose place is granted when all other readers have gone, before
+// a writer that has waited for longer.
+func waitsAndReads(s *story) {
+	s.held(5, 0, 2, 1)
+	s.queued(2, 3, 4, 1, 1, reading)
+	s.queued(1, 5, 6, 2, 1, reading)
+	s.queued(3, 7, 8, 3, 1)
+	s.queued(4, 9, 10, 4, 1, of(1))
+	s.release(5, 11, 12)
+	s.event(2, 13, 2)
+	s.event(1, 14, 3)
+	s.release(2, 20, 21)
+	s.event(4, 25, 4)
+	s.release(1, 30, 31, reading)
+	s.release(4, 32, 33, of(1))
+	s.event(3, 35, 5)
 }
 
 // Of each pair of histories that differ in one thing, the model allows one.
@@ -129,6 +149,8 @@ func TestModelJudges(t *testing.T) {
 			s.held(3, 510, 511, 3)
 		}, nil},
 		{"a flush explains it", true, func(s *story) { s.held(1, 0, 2, 1); s.held(2, 500, 501, 2) }, loses(400, 450)},
+		{"an upgrade that was waited for", false, waitsAndReads, nil},
+		{"an upgrade that was waited for, on etcd", true, waitsAndReads, likeEtcd},
 		{"an event that only tells to ask", true, func(s *story) {
 			s.held(1, 0, 2, 1)
 			s.queued(2, 3, 4, 1, 1)
