@@ -59,7 +59,7 @@ var errQuit = errors.New("the call did not return")
 
 // leave ends a call that was not granted, or returns nil if it was in that moment.
 func (a *Call) leave(ctx context.Context, err error) error {
-	n := a.name
+	n, cut := a.name, ctx.Err() != nil && errors.Is(err, ctx.Err()) // first, as ctx may panic
 	n.shard.mu.Lock()
 	if a.waiter.State == localqueue.Granted {
 		n.shard.mu.Unlock()
@@ -73,5 +73,5 @@ func (a *Call) leave(ctx context.Context, err error) error {
 	a.owner.leave()
 	n.shard.mu.Unlock()
 	a.uncount()
-	return explain(ctx, err, st, own)
+	return explain(err, cut, st, own)
 }

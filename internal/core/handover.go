@@ -58,7 +58,6 @@ func (p *place) mayJoin(a *Call) bool {
 func (p *place) unwanted() {
 	n := p.name
 	switch {
-	case p.local.Phase == localqueue.Gone:
 	case len(n.granted) == 0 || !p.config.shareable() || p.queue != &n.queue:
 		p.drop()
 	case p.idle == nil:

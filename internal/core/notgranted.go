@@ -1,7 +1,6 @@
 package core
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -70,9 +69,8 @@ func (a *Call) inTheWay() (st request.Standing, own bool) {
 }
 
 // explain is the error of a call that ends without the lock because of err. A call
-// that its context ends says so beside the trouble that the store had.
-func explain(ctx context.Context, err error, st request.Standing, own bool) error {
-	cut := ctx.Err() != nil && errors.Is(err, ctx.Err())
+// that its context has cut says so beside the trouble that the store had.
+func explain(err error, cut bool, st request.Standing, own bool) error {
 	err = request.WhichClosed(err)
 	if cut && st.Trouble != nil {
 		err = fmt.Errorf("%w: %w", err, request.Unavailable(st.Trouble))

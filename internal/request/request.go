@@ -164,11 +164,11 @@ func (r *Request) send(ctx context.Context, now time.Time, timeout time.Duration
 	c := call(ctx, &d.acquires, now, timeout)
 	g, err := store.Grant{}, errNoReturn
 	defer func() {
-		err = c.end(d, err)
 		r.mu.Lock()
 		defer r.endCall()
 		answer = r.note(g, err, now)
 	}()
+	defer func() { err = c.end(d, err) }() // ctx may panic
 	g, err = d.store.Acquire(c, r.req)
 	return
 }

@@ -117,6 +117,90 @@ func TestPanicInTheContextKeepsNoName(t *testing.T) {
 	})
 }
 
+// A nested call that is refused leaves the hold of its owner as it is, whenever its context panics.
+func TestPanicInTheContextOfANestedCallKeepsTheHold(t *testing.T) {
+	panics := 0
+	for at := 1; ; at++ {
+		var fired bool
+		synctest.Test(t, func(t *testing.T) {
+			s := coretest.NewSpy(memory.New())
+			c, other := coretest.Open(t, s, nil), coretest.Open(t, s, nil)
+			rw := c.RWMutex("m").As(dlock.NewOwner())
+			h, err := rw.RLockContext(t.Context())
+			require.NoError(t, err)
+			beside, err := other.RWMutex("m").RLockContext(t.Context())
+			require.NoError(t, err)
+			func() {
+				defer func() { fired = recover() != nil }()
+				_, err := rw.LockContext(&panicsAt{Context: t.Context(), at: at})
+				assert.ErrorIs(t, err, dlock.ErrUpgrade)
+			}()
+			synctest.Wait()
+			calls := s.Calls()
+			again, err := rw.TryRLockContext(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, calls, s.Calls(), "panic %d: the client knows that its owner has the lock", at)
+			require.NoError(t, again.Unlock())
+			require.NoError(t, h.Unlock())
+			require.NoError(t, beside.Unlock())
+			require.NoError(t, c.Close())
+			synctest.Wait()
+			coretest.WantFree(t, s, "m")
+			assert.Zero(t, coretest.Gauges(c))
+		})
+		if !fired {
+			break
+		}
+		panics++
+	}
+	assert.Greater(t, panics, 2, "the call looks at its context several times")
+}
+
+// What a request of unknown outcome has at the store is released, whenever the context of its caller panics.
+func TestPanicInTheContextOfAnUnansweredCallLeavesNothing(t *testing.T) {
+	panics := 0
+	for at := 1; ; at++ {
+		var fired bool
+		synctest.Test(t, func(t *testing.T) {
+			s := coretest.NewSpy(memory.New())
+			c := coretest.Open(t, s, nil)
+			s.OnAcquire(func(ctx context.Context, req store.Request) (store.Grant, error) {
+				s.OnAcquire(s.Store.Acquire)
+				_, err := s.Store.Acquire(ctx, req)
+				assert.NoError(t, err)
+				return store.Grant{}, coretest.ErrDown
+			})
+			func() {
+				defer func() { fired = recover() != nil }()
+				h, err := c.Mutex("m").LockContext(&panicsAt{Context: t.Context(), at: at})
+				require.NoError(t, err)
+				require.NoError(t, h.Unlock())
+			}()
+			time.Sleep(5 * time.Second)
+			coretest.WantFree(t, s, "m")
+			assert.Zero(t, coretest.Gauges(c), "panic %d", at)
+		})
+		if !fired {
+			break
+		}
+		panics++
+	}
+	assert.Greater(t, panics, 2, "the call looks at its context several times")
+}
+
+// panicsAt is a context whose Err panics at the call with that number.
+type panicsAt struct {
+	context.Context
+	at, calls int
+}
+
+func (c *panicsAt) Err() error {
+	if c.calls++; c.calls == c.at {
+		panic("the context is broken")
+	}
+	return c.Context.Err()
+}
+
 // panicsAtEnd is a context whose Err panics once it has ended.
 type panicsAtEnd struct{ context.Context }
 
