@@ -76,7 +76,7 @@ func (b *ballot) count(a answer[store.Vote]) {
 	err := v.Err
 	if a.node.mortal != nil && err == nil {
 		excluded := life.excluded(time.Now(), b.exclusion) != nil
-		err = life.judge(b.lives[i], b.sent, v.Life, v.Age, b.exclusion, b.s.opts.Fresh)
+		err = life.judge(b.lives[i], b.sent, v.Life, v.Age, b.exclusion, b.s.fresh(b.sent, b.exclusion))
 		if err != nil && !excluded {
 			b.died++
 		}

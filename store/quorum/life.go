@@ -54,7 +54,7 @@ func (l *life) excluded(now time.Time, lease time.Duration) error {
 
 // judge decides on a vote that was asked for at sent, when the node led the life before as far as was known, now that
 // it says that it leads the life id since age. lease is the longest one. A fresh node has lost nothing before the first
-// contact, but it may have restarted after its vote, so its vote counts when it is asked once more.
+// contact, see Store.fresh, but it may have restarted after its vote, so its vote counts when it is asked once more.
 func (l *life) judge(before string, sent time.Time, id string, age, lease time.Duration, fresh bool) error {
 	now := time.Now()
 	l.mu.Lock()

@@ -52,8 +52,9 @@ type Options struct {
 	Durable bool
 
 	// Fresh says that no client has used these nodes before this handle. Then they vote at once, although they may
-	// just have started. It is for the first start of a new site. On a handle that is opened while others hold
-	// locks, a node that has just lost its data could let a second owner in.
+	// just have started. It is for the first start of a new site, and true for a lease from New on: a node that the
+	// handle meets later is judged by its age. On a handle that is opened while others hold locks, a node that has
+	// just lost its data could let a second owner in.
 	Fresh bool
 
 	// Own has Close close the nodes too. By default they stay the caller's.
@@ -68,6 +69,7 @@ type Store struct {
 	opts  Options
 	min   time.Duration
 
+	opened    time.Time
 	pulse     atomic.Int64 // how long the last round took
 	longest   atomic.Int64 // the longest exclusion that a request asked for, for Views
 	proposals proposals
@@ -104,7 +106,7 @@ func NewWithOptions(opts *Options, stores ...store.Store) (*Store, error) {
 	case o.LongestLease < 0:
 		return nil, fmt.Errorf("quorum: LongestLease %v is negative", o.LongestLease)
 	}
-	s := &Store{need: len(stores)/2 + 1, opts: o, min: minTTL, table: newTable(len(stores))}
+	s := &Store{need: len(stores)/2 + 1, opts: o, min: minTTL, opened: time.Now(), table: newTable(len(stores))}
 	s.proposals = proposals{ahead: make([]atomic.Int64, len(stores)), start: time.Now()}
 	s.work.base, s.work.cut = context.WithCancel(context.Background())
 	for i, inner := range stores {
@@ -164,6 +166,12 @@ func (s *Store) exclusion(lease time.Duration) time.Duration {
 		return 0
 	}
 	return max(s.opts.LongestLease, lease)
+}
+
+// fresh says whether a node that is met for the first time at a moment has lost nothing before, by Options.Fresh. After
+// a lease it may have had votes of other handles, and lost them.
+func (s *Store) fresh(at time.Time, lease time.Duration) bool {
+	return s.opts.Fresh && at.Sub(s.opened) < lease
 }
 
 // drift is how much the clock of a node may run ahead of ours in a lease: the margin that a claim keeps from its end.

@@ -118,3 +118,26 @@ func TestFreshIsAboutTheFirstContact(t *testing.T) {
 		s.refused(b, request("b", 1), quorum.ErrNoQuorum)
 	})
 }
+
+// TestFreshIsAboutTheOpening: a node that a handle meets long after it was opened has a past.
+func TestFreshIsAboutTheOpening(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		open, links := newSite(t)
+		early := open(quorum.Options{Fresh: true})
+		ways := links()
+		holder := open(quorum.Options{Fresh: true})
+		time.Sleep(2 * lease)
+		links()[2].Outage(down)
+		h, err := holder.Mutex("n").LockContext(bg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		restarted := young{memory.New(), time.Now(), rand.Text()}
+		ways[1].Swap(restarted)
+		links()[1].Swap(young{restarted.Peer(), restarted.since, restarted.id})
+		if second, err := early.Mutex("n").TryLockContext(bg); !errors.Is(err, dlock.ErrHeld) {
+			t.Errorf("TryLockContext beside a hold: got %v, %v", second, err)
+		}
+		h.Unlock()
+	})
+}
