@@ -27,7 +27,7 @@ type links struct {
 
 type link struct {
 	net.Conn
-	heard atomic.Int64 // when something came last, in nanoseconds
+	heard atomic.Int64 // when something came last, in nanoseconds; negative once it is closed
 }
 
 // options make a client use them.
@@ -54,8 +54,8 @@ func (ls *links) dial(ctx context.Context, addr string) (net.Conn, error) {
 
 func (l *link) Read(p []byte) (int, error) {
 	n, err := l.Conn.Read(p)
-	if n > 0 {
-		l.heard.Store(time.Now().UnixNano())
+	if before := l.heard.Load(); n > 0 && before >= 0 { // closed meanwhile: it stays so
+		l.heard.CompareAndSwap(before, time.Now().UnixNano())
 	}
 	return n, err
 }
