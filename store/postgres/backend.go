@@ -28,10 +28,21 @@ const span = 1024
 // another one.
 const tries = 5
 
-// mostIdle is how long the server lets a transaction wait for its second round trip. A
-// process that is stopped in between, or whose network is cut, would otherwise keep the
-// name for as long as the server knows nothing of it.
-const mostIdle = "5s"
+// mostIdle is how long the server lets a transaction wait for its second round trip at
+// most. A process that is stopped in between, or whose network is cut, would otherwise
+// keep the name for as long as the server knows nothing of it.
+const mostIdle = 5 * time.Second
+
+// idleTime is how long the server lets a transaction wait that begins now, in milliseconds.
+// Its second round trip never comes after ctx has ended, and other callers may have leases
+// shorter than mostIdle.
+func idleTime(ctx context.Context) string {
+	wait := mostIdle
+	if deadline, ok := ctx.Deadline(); ok {
+		wait = min(wait, time.Until(deadline))
+	}
+	return strconv.FormatInt(max(wait.Milliseconds(), 0)+1, 10) // 0 would be for ever
+}
 
 // backend is the table, as package kv needs it.
 type backend struct {
@@ -73,7 +84,7 @@ func newBackend(pool *pgxpool.Pool, o Options) (*backend, error) {
 		lockAll: "SELECT pg_advisory_xact_lock(key) FROM unnest($1::bigint[]) AS key",
 		readOne: "SELECT " + columns + " FROM " + table + " WHERE name = $1 FOR UPDATE",
 		readAll: "SELECT " + columns + " FROM " + table + " WHERE name = ANY($1) ORDER BY name FOR UPDATE",
-		clock:   "SELECT clock_timestamp(), " + next + ", set_config('idle_in_transaction_session_timeout', '" + mostIdle + "', true)",
+		clock:   "SELECT clock_timestamp(), " + next + ", set_config('idle_in_transaction_session_timeout', $1, true)",
 		insert: "WITH locked AS MATERIALIZED (SELECT true WHERE pg_try_advisory_xact_lock($1))" +
 			" INSERT INTO " + table + " (name, value, expires, lone, token, short)" +
 			" SELECT $2, $3, clock_timestamp() + $4 * interval '1 microsecond', $5, " + token + ", $6 FROM locked" +
@@ -176,7 +187,7 @@ func (b *backend) read(ctx context.Context, conn *pgxpool.Conn, names []string) 
 		work.Queue(b.lockAll, keys)
 		work.Queue(b.readAll, all)
 	}
-	work.Queue(b.clock)
+	work.Queue(b.clock, idleTime(ctx))
 	results := conn.SendBatch(ctx, work)
 	defer results.Close()
 	for range 2 {

@@ -26,12 +26,12 @@ func TestBlocked(t *testing.T) {
 
 // stopped is a handle that stands still in the middle of a transaction on a name, as a
 // process does that is stopped. It goes on at the end of the test.
-func stopped(t *testing.T, locks *postgres.Store, name string) {
+func stopped(ctx context.Context, t *testing.T, locks *postgres.Store, name string) {
 	t.Helper()
 	inside, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		locks.InTransaction(context.Background(), name, func() {
+		locks.InTransaction(ctx, name, func() {
 			close(inside)
 			<-goOn
 		})
@@ -48,8 +48,24 @@ func stopped(t *testing.T, locks *postgres.Store, name string) {
 func TestFault111_StoppedInTransaction(t *testing.T) {
 	s := start(t)
 	locks, peer := open(t, s.url), open(t, s.url)
-	stopped(t, locks, "n")
+	stopped(context.Background(), t, locks, "n")
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if g, err := peer.Acquire(ctx, request("n", 1, false)); err != nil || !g.Held {
+		t.Errorf("got %+v, %v, want the lock", g, err)
+	}
+}
+
+// TestFault111_StoppedCall: a call that is stopped in the middle of its transaction keeps
+// the name for no longer than its context lasts. Waiters may have short leases, and would
+// give up.
+func TestFault111_StoppedCall(t *testing.T) {
+	s := start(t)
+	locks, peer := open(t, s.url), open(t, s.url)
+	brief, end := context.WithTimeout(context.Background(), time.Second)
+	defer end()
+	stopped(brief, t, locks, "n")
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 	defer cancel()
 	if g, err := peer.Acquire(ctx, request("n", 1, false)); err != nil || !g.Held {
 		t.Errorf("got %+v, %v, want the lock", g, err)
@@ -60,7 +76,7 @@ func TestFault111_StoppedInTransaction(t *testing.T) {
 // each other.
 func oneTableTwoNames(t *testing.T, s *site) {
 	locks, peer := open(t, s.url), open(t, s.url+"&table=public.dlock_locks")
-	stopped(t, locks, "n")
+	stopped(context.Background(), t, locks, "n")
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	if g, err := peer.Acquire(ctx, request("n", 1, false)); err == nil {
