@@ -115,11 +115,11 @@ func (s *Store) decide(ctx context.Context, b *ballot) (store.Grant, error) {
 			s.restore(ctx, s.nodes[i], b.entry)
 		}
 		return g, nil
+	case len(b.votes)+len(b.busy) < s.need || len(b.votes)+b.died >= s.need:
+		return s.failed(ctx, b, s.verdict(b.errs))
 	case b.isUpgrade():
 		s.giveBack(ctx, b, every)
 		return store.Grant{}, store.ErrUpgrade
-	case len(b.votes)+len(b.busy) < s.need || len(b.votes)+b.died >= s.need:
-		return s.failed(ctx, b, s.verdict(b.errs))
 	case !b.req.Queue:
 		g := b.refusal()
 		if b.holding > 0 {

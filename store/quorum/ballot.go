@@ -99,25 +99,28 @@ func (b *ballot) enough(left int) bool {
 	need, votes, busy := b.s.need, len(b.votes), len(b.busy)
 	switch {
 	case votes >= need:
-		return b.known.token == 0 || b.repeats() // a node that has not answered may know the hold
+		knowing := b.knowing() // a node that has not answered may know the hold too
+		return b.known.token == 0 || knowing >= need || knowing+left < need
 	case votes+left >= need:
 		return false
 	}
-	return b.isUpgrade() || votes+busy >= need || votes+busy+left < need
+	return votes+busy >= need || votes+busy+left < need
 }
 
 // repeats: a majority knows the hold by which this request gets a token that exists already. With fewer, that hold
-// may have been lost, and another owner may have had a greater token since. A node knows the hold if it answers with
-// a token that it gave to that hold: what it has of the owner may be another one, whose release has failed.
-func (b *ballot) repeats() bool {
-	n := 0
+// may have been lost, and another owner may have had a greater token since.
+func (b *ballot) repeats() bool { return b.known.token > 0 && b.knowing() >= b.s.need }
+
+// knowing counts the votes of nodes that know that hold: they answer with a token that they gave to it. What a node has
+// of the owner may be another hold, whose release has failed.
+func (b *ballot) knowing() (n int) {
 	for _, v := range b.votes {
 		gave := func(s span) bool { return s.from <= v.grant.Token && v.grant.Token <= s.to }
 		if slices.ContainsFunc(b.known.at[v.node.index], gave) {
 			n++
 		}
 	}
-	return b.known.token > 0 && n >= b.s.need
+	return n
 }
 
 // candidate is the token to begin with: that of the hold which the request repeats, or one that a majority has given,

@@ -80,6 +80,31 @@ func TestTokenOfAWaiterGrantedTogether(t *testing.T) {
 	})
 }
 
+// TestWaiterGrantedTogetherDoesNotWaitForDeadNodes: the nodes have granted a reader before the writer of the same owner,
+// so none answers the reader with a token of the writer's hold. The dead ones cannot make a majority that does.
+func TestWaiterGrantedTogetherDoesNotWaitForDeadNodes(t *testing.T) {
+	inBubble(t, 5, func(s *site) {
+		a, b := s.client(), s.client()
+		a.cut(faultstore.Mute(), 3, 4)
+		s.hold(b, request("b", 1))
+		reader, writer := waiting(shared(request("a", 1))), waiting(request("a", 2))
+		for _, r := range []store.Request{reader, writer} {
+			if g, err := a.Acquire(bg, r); err != nil || g.Held {
+				t.Fatalf("Acquire(%s): got %+v, %v, want it queued", r.ID, g, err)
+			}
+		}
+		s.release(b, request("b", 1))
+		token := s.hold(a, writer).Token
+		began := time.Now()
+		if g := s.hold(a, reader); g.Token <= token {
+			t.Errorf("tokens %d of the writer and %d of the reader", token, g.Token)
+		}
+		if took := time.Since(began); took > 10*time.Millisecond {
+			t.Errorf("the reader's grant took %v", took)
+		}
+	})
+}
+
 // TestTokenOfReentryWithoutAMajority: where fewer nodes than a majority say that they know the hold, the re-entry
 // gets a greater token: the hold may be lost, and another owner may have had a token since.
 func TestTokenOfReentryWithoutAMajority(t *testing.T) {

@@ -6,7 +6,26 @@ import (
 
 	"github.com/dlock-go/dlock/internal/faultstore"
 	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/quorum"
 )
+
+// TestFault80UpgradeBesideAReaderOfOneNode: a reader that one node has kept, because it missed the release, refuses no
+// upgrade for good: not while the other nodes are silent, and not when they answer.
+func TestFault80UpgradeBesideAReaderOfOneNode(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a, b := s.client(), s.client()
+		s.hold(a, shared(request("a", 1)))
+		s.hold(b, shared(request("b", 1)))
+		heal := b.cut(down, 0)
+		s.release(b, shared(request("b", 1)))
+		want(t, "holders at node 0", s.holders(0), "ab")
+		silent := a.cut(down, 1, 2)
+		s.refused(a, request("a", 2), quorum.ErrNoQuorum)
+		silent()
+		s.hold(a, request("a", 2))
+		heal()
+	})
+}
 
 // TestFault80UpgradeByAMajority: a reader's hold that a node has because it missed the
 // release is none that a writer of the same owner would upgrade. One that a majority has
