@@ -12,6 +12,9 @@ import (
 // rounds is how often a request that does not wait is put again after several had met and none had got a majority.
 const rounds = 5
 
+// contest is how often a request that waits gives way before it takes others for holders, not for requests that met it.
+const contest = 8
+
 // Acquire implements [store.Store]. It takes a round trip to the quickest majority of the nodes, two if the nodes
 // gave different tokens, and at worst blocks for the timeout of a node in each. Errors of nodes are no votes: with
 // too many of them the error is [ErrNoQuorum].
@@ -158,7 +161,10 @@ func (s *Store) queued(ctx context.Context, b *ballot) store.Grant {
 		return g
 	}
 	s.giveBack(ctx, b, (*try).granted)
-	g.Retry = s.moment() + rand.N(s.pause(b, e.parts/2))
+	// After so many rounds nobody meets it any more: a majority is held, and the holder lacks what was given back. Its
+	// next renewal takes that, if it is free then. The end of the hold comes as an event.
+	more := min(max(e.parts/2-contest, 0), 4)
+	g.Retry = s.moment() + rand.N(s.pause(b, e.parts/2)<<more)
 	return g
 }
 

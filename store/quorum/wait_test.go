@@ -24,6 +24,53 @@ func (s *site) dlock(c *client) *dlock.Client {
 	return d
 }
 
+// TestFewRequestsBehindALongHold: a waiter can have the one node that the holder cannot reach, again and again. It does
+// not ask all day. When the holder reaches that node again, it takes it with a renewal, and the waiter sleeps.
+func TestFewRequestsBehindALongHold(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a, b := s.client(), s.client()
+		da, db := s.dlock(a), s.dlock(b)
+		heal := a.cut(down, 2)
+		h, err := da.Mutex("n").LockContext(bg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		granted := make(chan *dlock.Hold, 1)
+		go func() {
+			h, err := db.Mutex("n").LockContext(bg)
+			if err != nil {
+				t.Error(err)
+			}
+			granted <- h
+		}()
+		inAMinute := func() int64 {
+			before := db.Stats().StoreCalls
+			time.Sleep(time.Minute)
+			return db.Stats().StoreCalls - before
+		}
+		time.Sleep(time.Minute)
+		if n := inAMinute(); n > 300 {
+			t.Errorf("%d requests in a minute behind a hold that lacks a node", n)
+		}
+		heal()
+		time.Sleep(time.Minute)
+		if n := inAMinute(); n > 60 {
+			t.Errorf("%d requests in a minute behind a hold of all nodes", n)
+		}
+		began := time.Now()
+		if err := h.Unlock(); err != nil {
+			t.Error(err)
+		}
+		h = <-granted
+		if took := time.Since(began); took > 10*time.Millisecond {
+			t.Errorf("the waiter was granted after %v", took)
+		}
+		if err := errors.Join(h.Unlock(), da.Close(), db.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestWokenByPush: who waits hears of the release at once, not when Retry is over.
 func TestWokenByPush(t *testing.T) {
 	inBubble(t, 3, func(s *site) {
