@@ -262,6 +262,21 @@ func TestCheapCheckers(t *testing.T) {
 			h.call(Renew, 1, 300, 310, Done)
 			h.call(Release, 1, 990, 1000, Unknown)
 		}},
+		{"not tried again while eight others are", givenUp, true, func(h hand) {
+			for id := range manyReleases + 1 {
+				h.held(id+1, 0, 1, uint64(id)+1)
+				h.call(Release, id+1, 2, 3, Unknown)
+			}
+		}},
+		{"not tried again while eight others had been", givenUp, false, func(h hand) {
+			for id := range manyReleases + 1 {
+				h.held(id+1, 0, 1, uint64(id)+1)
+				h.call(Release, id+1, 2, 3, Unknown)
+				if id > 0 {
+					h.call(Release, id+1, 3, 3, Done)
+				}
+			}
+		}},
 		{"given up by a client that was cut off", givenUp, true, func(h hand) {
 			h.held(1, 0, 1, 1)
 			h.call(Release, 1, 2, 3, Unknown)

@@ -71,13 +71,18 @@ func outlived(h *History) []Violation {
 	return found
 }
 
+// manyReleases is how many a client repeats at once. Others wait for their turn, and their leases may end before it.
+const manyReleases = 8
+
 // givenUp: a release that was not confirmed is repeated for as long as what it
-// releases may be there by the client's clock. Clients that could not leave it to the leases.
+// releases may be there by the client's clock. Clients that could not leave it to the
+// leases, and so do those that have more to repeat than they do at once.
 func givenUp(h *History) []Violation {
 	if h.Plan.has(WildClock) {
 		return nil
 	}
 	unable, last := h.unable(), make(map[int]*Call)
+	failed := make(map[int]Moment) // when the first release of an id failed
 	alive := make(map[int]Moment)
 	for _, c := range h.Calls {
 		switch {
@@ -85,24 +90,44 @@ func givenUp(h *History) []Violation {
 			if last[c.ID] == nil || last[c.ID].Sent < c.Sent {
 				last[c.ID] = c
 			}
+			if c.unconfirmed() && (failed[c.ID] == 0 || c.Returned < failed[c.ID]) {
+				failed[c.ID] = c.Returned
+			}
 		case c.Outcome == Held, c.Outcome == Done:
 			alive[c.ID] = max(alive[c.ID], c.Sent.plus(c.Lease))
 		case c.Outcome == Queued:
 			alive[c.ID] = max(alive[c.ID], c.Sent.plus(c.Wait))
 		}
 	}
+	// repeated counts the releases of a client that it has to repeat in some part of a time.
+	repeated := func(client int, from, until Moment) (n int) {
+		for id, since := range failed {
+			c := last[id]
+			end := c.Returned
+			if c.unconfirmed() {
+				end = alive[id].plus(c.Lease)
+			}
+			if c.Client == client && since < until && end > from {
+				n++
+			}
+		}
+		return n
+	}
 	var found []Violation
 	for _, c := range h.Calls {
-		if c != last[c.ID] || unable[c.Client] || c.Outcome != Unknown && c.Outcome != Refused {
+		if c != last[c.ID] || unable[c.Client] || !c.unconfirmed() {
 			continue
 		}
-		if until := alive[c.ID]; c.Returned < until {
+		if until := alive[c.ID]; c.Returned < until && repeated(c.Client, c.Returned, until) <= manyReleases {
 			found = append(found, violation("given up", "%q: the last release of #%d failed at %v, and it may be there until %v",
 				c.Name, c.ID, c.Returned.time(), until.time()))
 		}
 	}
 	return found
 }
+
+// unconfirmed: the answer to a release leaves open whether anything is left, or says that it is.
+func (c *Call) unconfirmed() bool { return c.Outcome == Unknown || c.Outcome == Refused }
 
 // rest is the shortest time between two asks for one id.
 const rest = 10 * time.Millisecond

@@ -13,8 +13,8 @@ const (
 	// Those of a part of the store that hangs do not keep others waiting until
 	// there are that many.
 	maxFirstTries = 256
-	// maxRetries bounds the goroutines that repeat releases and that release holds
-	// which were lost. Both can wait: their leases end by themselves.
+	// maxRetries bounds the goroutines that repeat releases, and again those that release
+	// holds which were lost. Both can wait: their leases end by themselves.
 	maxRetries = 8
 )
 
@@ -26,7 +26,8 @@ type releaser struct {
 
 	mu    sync.Mutex
 	first jobs // not tried yet
-	retry jobs // tried, or not urgent
+	retry jobs // tried
+	lost  jobs // of lost holds, which keep no other waiting: an outage may leave thousands that end soon
 	open  int  // not confirmed, those under way included
 }
 
@@ -68,7 +69,7 @@ func (k *releaser) add(r *Request, urgent bool) {
 	if urgent {
 		k.put(&k.first, j)
 	} else {
-		k.put(&k.retry, j)
+		k.put(&k.lost, j)
 	}
 }
 

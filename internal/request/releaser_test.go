@@ -64,6 +64,31 @@ func TestFault104HangingReleasesDelayNoOthers(t *testing.T) {
 	})
 }
 
+// A release that has failed once is repeated at once, not after those of all lost holds, which fail too.
+func TestRepeatedBeforeLostHolds(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		lost, q := r.abandoned(3000, "lost"), r.abandoned(1, "given")[0]
+		var asked atomic.Int64
+		r.spy.OnRelease(func(_ context.Context, ref store.Ref) error {
+			if ref.Name == q.Name() && asked.Add(1) > 1 {
+				return nil
+			}
+			return errReset
+		})
+		for _, q := range lost {
+			q.AbandonLost()
+		}
+		synctest.Wait()
+		gone := q.Cleared()
+		q.Abandon()
+		assert.Less(t, r.cleared(gone), timeout)
+		r.releases(succeed)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Zero(t, r.sender.PendingReleases())
+	})
+}
+
 // However many releases wait, the goroutines that make them are few.
 func TestReleasesAreBounded(t *testing.T) {
 	inBubble(t, func(r *rig) {

@@ -30,7 +30,7 @@ func NewSender(s store.Store, warn func(text string, attrs ...any)) *Sender {
 	d := &Sender{store: s, warn: warn}
 	d.acquires.Context, d.stopAcquires = context.WithCancel(context.Background())
 	d.releases.Context, d.stopReleases = context.WithCancel(context.Background())
-	d.releaser.sender, d.releaser.first.max, d.releaser.retry.max = d, maxFirstTries, maxRetries
+	d.releaser = releaser{sender: d, first: jobs{max: maxFirstTries}, retry: jobs{max: maxRetries}, lost: jobs{max: maxRetries}}
 	d.unlisten = s.Listen(d.wakeups.deliver)
 	return d
 }
