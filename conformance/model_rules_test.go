@@ -297,7 +297,9 @@ func (m *model) leave(l *modelLock, id string, mayPromote bool) bool {
 			e.end = hold.end
 		}
 	}
-	down := hold != nil && hold.Mode == store.Exclusive && slices.ContainsFunc(l.holds, func(e *modelEntry) bool { return e.Owner == hold.Owner })
+	// A downgrade leaves its owner with shared holds and no other.
+	down := hold != nil && hold.Mode == store.Exclusive && len(l.holds) > 0 &&
+		!slices.ContainsFunc(l.holds, func(e *modelEntry) bool { return e.Owner != hold.Owner || e.Mode == store.Exclusive })
 	switch {
 	case !mayPromote,
 		m.is("a place given up promotes nobody") && hold == nil,
