@@ -50,16 +50,20 @@ func (s *Store) Acquire(ctx context.Context, req store.Request) (g store.Grant, 
 }
 
 func (s *Store) acquire(ctx context.Context, e *entry, req store.Request) (store.Grant, error) {
-	enough := time.Now().Add(s.timeout(req.TTL) / 2)
+	began := time.Now()
 	for round := 1; ; round++ {
 		b := s.poll(ctx, e, req)
 		if err := ctx.Err(); err != nil {
 			return store.Grant{}, err
 		}
 		g, err := s.decide(ctx, b)
-		met := errors.Is(err, store.ErrHeld) && b.holding > 0 || errors.Is(err, errBroken)
+		met := b.holding > 0 && (errors.Is(err, store.ErrHeld) || b.undecided()) || errors.Is(err, errBroken)
+		enough := s.timeout(req.TTL) / 2
+		if b.undecided() {
+			enough += s.timeout(req.TTL) // of the node that is silent
+		}
 		switch {
-		case err == nil || round > rounds || time.Now().After(enough):
+		case err == nil || round > rounds || time.Since(began) > enough:
 			return g, err
 		case met && s.work.sleep(ctx, rand.N(s.pause(b, round))):
 		case !met && b.onceMore():
@@ -118,10 +122,11 @@ func (s *Store) decide(ctx context.Context, b *ballot) (store.Grant, error) {
 			s.restore(ctx, s.nodes[i], b.entry)
 		}
 		return g, nil
-	case len(b.votes)+len(b.busy) < s.need || len(b.votes)+b.died >= s.need:
+	case len(b.votes)+len(b.busy) < s.need || len(b.votes)+b.died >= s.need,
+		b.undecided() && (b.isUpgrade() || !b.req.Queue):
 		return s.failed(ctx, b, s.verdict(b.errs))
 	case b.isUpgrade():
-		s.giveBack(ctx, b, every)
+		s.giveBack(ctx, b, (*try).granted)
 		return store.Grant{}, store.ErrUpgrade
 	case !b.req.Queue:
 		g := b.refusal()
@@ -147,8 +152,7 @@ func (s *Store) failed(ctx context.Context, b *ballot, err error) (store.Grant, 
 	return store.Grant{}, err
 }
 
-// queued is the answer to a request that waits. A request that has had a part of the nodes twice in a row gives them
-// back.
+// queued is the answer to a request that waits. A request that has had a part of the nodes twice gives them back.
 func (s *Store) queued(ctx context.Context, b *ballot) store.Grant {
 	g, e := b.refusal(), b.entry
 	g.Token, g.Position = b.told, max(1, g.Position)
@@ -162,9 +166,10 @@ func (s *Store) queued(ctx context.Context, b *ballot) store.Grant {
 	}
 	s.giveBack(ctx, b, (*try).granted)
 	// After so many rounds nobody meets it any more: a majority is held, and the holder lacks what was given back. Its
-	// next renewal takes that, if it is free then. The end of the hold comes as an event.
+	// next renewal takes that, if it is free then. The end of the hold comes as an event, or with its lease.
 	more := min(max(e.parts/2-contest, 0), 4)
-	g.Retry = s.moment() + rand.N(s.pause(b, e.parts/2)<<more)
+	pause := rand.N(s.pause(b, e.parts/2))
+	g.Retry = s.moment() + max(pause, min(pause<<more, g.Retry))
 	return g
 }
 

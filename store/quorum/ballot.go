@@ -94,6 +94,12 @@ func (b *ballot) count(a answer[store.Vote]) {
 // owner; then it is only busy.
 func (b *ballot) isUpgrade() bool { return b.upgrades > 0 && b.known.upgrade }
 
+// undecided: a minority is busy although the owner holds. A waiter may have these nodes, or they missed a release. It
+// says nothing of the majority, which has the owner's hold.
+func (b *ballot) undecided() bool {
+	return b.known.others > 0 && len(b.busy) <= len(b.s.nodes)-b.s.need
+}
+
 // enough: what left nodes are still to say does not change the outcome.
 func (b *ballot) enough(left int) bool {
 	need, votes, busy := b.s.need, len(b.votes), len(b.busy)

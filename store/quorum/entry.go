@@ -23,7 +23,7 @@ type entry struct {
 	buried time.Time // it is refused until then
 	owned  bool      // some answer was one after which the caller releases the id
 
-	parts  int          // how many requests in a row got some nodes but no majority
+	parts  int          // how many requests got some nodes but no majority; rounded down to even by one that got none
 	events map[int]bool // of nodes, since the last request
 	timer  *time.Timer  // wakes it if only some have granted
 }

@@ -3,6 +3,7 @@ package quorum_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/dlock-go/dlock/internal/faultstore"
 	"github.com/dlock-go/dlock/store"
@@ -10,20 +11,41 @@ import (
 )
 
 // TestFault80UpgradeBesideAReaderOfOneNode: a reader that one node has kept, because it missed the release, refuses no
-// upgrade for good: not while the other nodes are silent, and not when they answer.
+// upgrade for good: not while another node is silent, or both are, and not when they answer.
 func TestFault80UpgradeBesideAReaderOfOneNode(t *testing.T) {
+	for _, silent := range [][]int{{1}, {1, 2}} {
+		inBubble(t, 3, func(s *site) {
+			a, b := s.client(), s.client()
+			s.hold(a, shared(request("a", 1)))
+			s.hold(b, shared(request("b", 1)))
+			heal := b.cut(down, 0)
+			s.release(b, shared(request("b", 1)))
+			want(t, "holders at node 0", s.holders(0), "ab")
+			answer := a.cut(down, silent...)
+			s.refused(a, request("a", 2), quorum.ErrNoQuorum)
+			s.refused(a, waiting(request("a", 3)), quorum.ErrNoQuorum)
+			answer()
+			a.Release(bg, refOf(request("a", 3)))
+			s.hold(a, request("a", 2))
+			heal()
+		})
+	}
+}
+
+// TestTryWithinOwnLock: a waiter who has one node does not keep the holder from a nested hold, or only until a node
+// answers that was silent. He is not told that another holds the lock.
+func TestTryWithinOwnLock(t *testing.T) {
 	inBubble(t, 3, func(s *site) {
 		a, b := s.client(), s.client()
-		s.hold(a, shared(request("a", 1)))
-		s.hold(b, shared(request("b", 1)))
-		heal := b.cut(down, 0)
-		s.release(b, shared(request("b", 1)))
-		want(t, "holders at node 0", s.holders(0), "ab")
-		silent := a.cut(down, 1, 2)
-		s.refused(a, request("a", 2), quorum.ErrNoQuorum)
-		silent()
-		s.hold(a, request("a", 2))
+		heal := a.cut(down, 2)
+		s.hold(a, request("a", 1))
+		s.refused(b, waiting(request("b", 1)), nil)
+		want(t, "holders at node 2", s.holders(2), "b")
 		heal()
+		answer := a.cut(faultstore.Mute(), 1)
+		s.refused(a, request("a", 2), quorum.ErrNoQuorum)
+		time.AfterFunc(lease/20, answer) // the timeout of the first round
+		s.hold(a, request("a", 3))
 	})
 }
 

@@ -71,6 +71,25 @@ func TestFewRequestsBehindALongHold(t *testing.T) {
 	})
 }
 
+// TestRetryIsNotAfterTheLease: however often a waiter has asked, it asks again when the hold in its way has ended.
+func TestRetryIsNotAfterTheLease(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a, b := s.client(), s.client()
+		a.cut(down, 2)
+		s.hold(a, request("a", 1))
+		for ends := time.Now().Add(lease); time.Now().Before(ends); time.Sleep(100 * time.Millisecond) {
+			g, err := b.Acquire(bg, waiting(request("b", 1)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if left := time.Until(ends); !g.Held && g.Retry > left+300*time.Millisecond {
+				t.Errorf("%v before the end of the lease: got Retry %v", left, g.Retry)
+			}
+		}
+		s.hold(b, request("b", 1))
+	})
+}
+
 // TestWokenByPush: who waits hears of the release at once, not when Retry is over.
 func TestWokenByPush(t *testing.T) {
 	inBubble(t, 3, func(s *site) {
