@@ -40,7 +40,8 @@ func (e *evidence) checkRegister(j *judgement) {
 }
 
 // checkRefused: who holds is not refused. It would mean that a greater token has
-// been used, so that somebody else has been granted what this one still holds.
+// been used, so that somebody else has been granted what this one still holds. One who has held since before the store
+// lost it may use a greater token too, which it got by a nested lock.
 func (e *evidence) checkRefused(j *judgement, claims []*believed) {
 	if e.Forgets {
 		return
@@ -50,11 +51,22 @@ func (e *evidence) checkRefused(j *judgement, claims []*believed) {
 			continue
 		}
 		for _, c := range claims {
-			if c.worker == r.Worker && c.handle == r.Handle && c.to >= r.Return && e.judged(c.asked, r.Return) &&
+			if c.worker == r.Worker && c.handle == r.Handle && c.to >= r.Return && e.judged(firstBeside(c, claims), r.Return) &&
 				e.stood(c.worker, r.Call, c.to) < margin(e.TTL)/2 {
 				j.violation("worker %d held %q with token %d from %d to %d, and its %s with token %d at %d was refused",
 					c.worker, c.name, c.token, c.from, c.to, r.Op, r.Token, r.Call)
 			}
 		}
 	}
+}
+
+// firstBeside is when c, or one that was held at the same time as c, was first asked for.
+func firstBeside(c *believed, claims []*believed) moment {
+	asked := c.asked
+	for _, other := range claims {
+		if other.name == c.name && other.from < c.to && c.from < other.to {
+			asked = min(asked, other.asked)
+		}
+	}
+	return asked
 }

@@ -123,6 +123,12 @@ func TestJudges(t *testing.T) {
 			lock(1, 0, 1, 10), end(1, 90), {Worker: 1, Op: opLock, Call: 40 * ms, Return: 41 * ms, Name: "a", Token: 10, Handle: 2, Party: 1, Outcome: held},
 			{Worker: 1, Op: opRead, Call: 50 * ms, Return: 51 * ms, Name: "a", Handle: 2, Outcome: refused},
 			{Worker: 1, Op: opEnd, Call: 80 * ms, Name: "a", Handle: 2, Outcome: unlocked}}},
+		{name: "a holder is refused after a write by one who held when a flush took it", lossy: []span{{20 * ms, 30 * ms}}, records: []record{
+			lock(2, 0, 1, 10), end(2, 60), lock(1, 40, 41, 9), end(1, 90),
+			{Worker: 1, Op: opRead, Call: 70 * ms, Return: 71 * ms, Name: "a", Handle: 1, Outcome: refused}}},
+		{name: "a holder is refused after one who ended before", want: "was refused", lossy: []span{{20 * ms, 30 * ms}}, records: []record{
+			lock(2, 0, 1, 10), end(2, 39), lock(1, 40, 41, 11), end(1, 90),
+			{Worker: 1, Op: opRead, Call: 70 * ms, Return: 71 * ms, Name: "a", Handle: 1, Outcome: refused}}},
 		{name: "a holder is refused", want: "was refused", records: []record{
 			lock(1, 0, 1, 10), end(1, 90), {Worker: 1, Op: opRead, Call: 50 * ms, Return: 51 * ms, Name: "a", Handle: 1, Outcome: refused}}},
 	} {

@@ -113,3 +113,25 @@ func TestFault07StaleReleaseAfterNewAcquire(t *testing.T) {
 		s.over("a", o)
 	})
 }
+
+// The time of a hold is up, as its renewal tells, and its key is there until the handle deletes it. A release that is
+// sooner tells the same.
+func TestReleaseAfterTheTimeIsUp(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1)
+	far := s.wire.store(t, s.cluster.Endpoints())
+	for i, bury := range []bool{false, true} {
+		r := locktest.Request("a", i+1)
+		if _, err := far.Acquire(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		ref := locktest.RefTo(r)
+		far.Expire(r.ID)
+		locktest.MustBe(t, far.Renew(t.Context(), []store.Ref{ref})[0], store.ErrLost)
+		ref.Bury = bury
+		locktest.MustBe(t, far.Release(t.Context(), ref), store.ErrLost)
+		if state := s.state("a"); len(state.Holders) > 0 {
+			t.Fatalf("it left %+v", state.Holders)
+		}
+	}
+}

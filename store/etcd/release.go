@@ -15,7 +15,7 @@ import (
 )
 
 // Release implements [store.Store]. It takes one round trip, with Bury three, one more for a hold that is not there
-// any more, and blocks until answered or ctx ends. The next waiter is granted by its own handle, upon the deletion.
+// any more, two more for one whose time was up, and blocks until answered or ctx ends. The next waiter is granted by its own handle, upon the deletion.
 // If other requests of the owner wait, it takes up to three more, and two for each hold that it makes for those that are
 // granted.
 func (s *Store) Release(ctx context.Context, ref store.Ref) error {
@@ -33,6 +33,13 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 	defer s.releases.begin(k.dir)()
 	var found bool
 	var err error
+	if r != nil && known.over { // renewals have told that it is lost: its keys go, and the release finds none
+		s.records.expire(r, time.Now())
+		if err = s.records.end(ctx, r); err != nil {
+			return s.outcome(err)
+		}
+		_, known = s.records.find(ref.ID)
+	}
 	switch {
 	case ref.Bury:
 		found, err = s.bury(ctx, k, ref.TTL)
