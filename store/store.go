@@ -351,7 +351,7 @@ type Grant struct {
 	// TTL is how much of a hold's lease certainly remains, counted from the
 	// moment before the request was sent. It may be less than asked for.
 	TTL      time.Duration
-	Holds    int // live holds of this owner, this one included
+	Holds    int // live holds of this owner, this one included; 1 shows a client that an earlier one is lost
 	Position int // place in the queue: 1 is the head, 0 is none
 
 	// Retry, when the request is not held, is how long at most until asking

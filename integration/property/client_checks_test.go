@@ -173,7 +173,7 @@ func (w *world) observeEnds(t *rapid.T) {
 					last = earliest(last, h.at.Add(limit))
 				}
 			}
-			live = live && now.Before(first) && !k.gone
+			live = live && now.Before(first) && !k.gone && !k.missing
 			over = over && (k.gone || !now.Before(last))
 		}
 		switch {

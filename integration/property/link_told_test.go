@@ -20,6 +20,7 @@ type told struct {
 	first, last time.Time // the hold ends between these
 	promoted    bool      // an event came
 	gone        bool      // a renewal was answered so
+	missing     bool      // from the count of its owner's holds in a later grant
 }
 
 // validity is what a claim has of a lease: all but 1 % and 2 ms, for unequal
@@ -57,6 +58,9 @@ func (l *link) answered(req store.Request, g store.Grant, sent time.Time) {
 	k.base = sent
 	until := sent.Add(k.promised(req.WaitTTL)) // should the event be looked at from now on
 	if g.Held {
+		if g.Holds == 1 {
+			l.miss(k)
+		}
 		k.granted(g.Token)
 		until = sent.Add(k.promised(g.TTL))
 	}
@@ -65,6 +69,16 @@ func (l *link) answered(req store.Request, g store.Grant, sent time.Time) {
 		k.last = latest(k.last, until)
 	case g.Held:
 		k.first, k.last = until, until
+	}
+}
+
+// miss notes that the store knows no other hold of the owner than k. A client that had
+// another one, and has not given k up, notices the loss. l.mu is locked.
+func (l *link) miss(k *told) {
+	for _, other := range l.told {
+		if other != k && other.Name == k.Name && other.Owner == k.Owner && other.token > 0 {
+			other.missing = true
+		}
 	}
 }
 

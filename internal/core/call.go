@@ -186,6 +186,9 @@ func (a *Call) newPlace(owner, id string, inline bool) *place {
 	switch {
 	case apart: // the request is for this owner and no other
 		p.identity = o.known(owner)
+		if len(o.holds) > 0 {
+			p.outer = o.holds[0]
+		}
 	case a.identity != nil:
 		p.identity = a.identity
 	default:

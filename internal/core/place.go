@@ -35,6 +35,7 @@ type place struct {
 
 	// Guarded by the shard, but for keep.
 	lostIDs int          // that its call has lost in a row before
+	outer   *ownerHold   // that the owner had when it asked; nil: none
 	idle    *time.Timer  // runs checkIdle
 	began   time.Time    // when it went to the background; once granted, when the grant came
 	owners  []*ownerHold // that have the hold
@@ -56,12 +57,26 @@ func (p *place) settle(answer request.Answer) {
 		p.keep(answer.Grant)
 	}
 	sh := p.name.shard
+	var fx effects
 	sh.mu.Lock()
-	defer sh.mu.Unlock()
 	if granted {
+		if answer.Grant.Alone {
+			p.endOuter(&fx)
+		}
 		p.granted()
 	} else {
 		p.refused(answer)
+	}
+	sh.mu.Unlock()
+	fx.run(p.name.client)
+}
+
+// endOuter ends the hold that the owner had when it asked for this one. The store does not
+// know that hold any more, so another owner may have had the lock since. The shard is
+// locked.
+func (p *place) endOuter(fx *effects) {
+	if g := p.outer; g != nil && g.handles != nil && g.place.identity.id == p.identity.id {
+		g.place.endAll(fx, ErrGone)
 	}
 }
 
@@ -98,6 +113,9 @@ func (p *place) granted() {
 			break
 		}
 		a := w.Value.(*Call)
+		if a.owner.lost > 0 {
+			break // its call looks again, and fails
+		}
 		if len(p.owners) > 0 {
 			p.next()
 		} else {

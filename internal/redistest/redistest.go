@@ -48,9 +48,20 @@ func Start(t testing.TB, config ...string) *Server {
 	return launch(t, kind{lines: func(port, _ int) []string { return append(standalone(port), config...) }})
 }
 
+// StartTLS starts a server as Start does that also listens for TLS, at tlsAddr. The
+// files of its certificate are in config.
+func StartTLS(t testing.TB, config ...string) (s *Server, tlsAddr string) {
+	t.Helper()
+	s = launch(t, kind{lines: func(port, other int) []string {
+		tlsAddr = fmt.Sprint("127.0.0.1:", other)
+		return append(append(standalone(port), fmt.Sprint("tls-port ", other)), config...)
+	}})
+	return s, tlsAddr
+}
+
 // kind is what tells the servers of this package apart.
 type kind struct {
-	lines func(port, bus int) []string // redis.conf
+	lines func(port, other int) []string // redis.conf
 	args  []string
 	env   []string
 }
@@ -81,9 +92,9 @@ func launch(t testing.TB, k kind) *Server {
 	s := &Server{t: t, dir: t.TempDir(), args: k.args, env: k.env}
 	t.Cleanup(s.end)
 	for attempt := 1; ; attempt++ {
-		port, bus := freePorts(t)
+		port, other := freePorts(t)
 		s.Addr, s.port = fmt.Sprint("127.0.0.1:", port), port
-		s.configure(k.lines(port, bus))
+		s.configure(k.lines(port, other))
 		err := s.run()
 		if err == nil {
 			return s

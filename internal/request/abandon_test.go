@@ -94,7 +94,7 @@ func TestStart(t *testing.T) {
 		got := o.get()
 		assert.Equal(t, 1, got.calls)
 		assert.Equal(t, request.Granted, got.Outcome)
-		assert.Equal(t, request.Grant{Token: 4, At: time.Now(), Deadline: time.Now().Add(ttl - request.Margin(ttl))}, got.Grant)
+		assert.Equal(t, request.Grant{Token: 4, At: time.Now(), Deadline: time.Now().Add(ttl - request.Margin(ttl)), Alone: true}, got.Grant)
 	})
 }
 

@@ -101,6 +101,7 @@ type Grant struct {
 	Spare    int       // tokens after Token that are reserved with it
 	At       time.Time // it came
 	Deadline time.Time
+	Alone    bool // the store knows no other hold of the owner
 }
 
 // NewIDs returns two new ids, each of 128 random bits in hexadecimal. They come
@@ -217,6 +218,7 @@ func (r *Request) note(g store.Grant, err error, sent time.Time) Answer {
 		answer.Outcome = Granted
 		now := time.Now()
 		answer.Grant = Grant{Token: g.Token, Spare: r.spare(g.Short), At: now, Deadline: sent.Add(r.config.valid(g.TTL))}
+		answer.Grant.Alone = g.Holds == 1
 		if !now.Before(answer.Grant.Deadline) { // the phase stays, so Abandon releases the hold
 			return Answer{Outcome: Refused, Err: ErrExpired}
 		}

@@ -18,7 +18,8 @@ import (
 	"github.com/dlock-go/dlock/store/redis"
 )
 
-// nowhere is a port that nothing listens at.
+// nowhere is a port that nothing listens at. One that was free a moment ago may be another
+// test's by now.
 const nowhere = "1"
 
 // passes asserts that err is of the kind after which the core asks again.

@@ -274,16 +274,13 @@ func TestOpenCannotConnect(t *testing.T) {
 	grant(t, server, "locker", rights(t, base))
 	paused := redistest.Start(t)
 	paused.Pause()
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	closed.Close()
 	silent := serve(t, func(c net.Conn) { io.Copy(io.Discard, c) })
 	user := "redis://locker:" + url.QueryEscape(canary) + "@"
 	for name, c := range map[string]struct {
 		url, says string
 		within    time.Duration
 	}{
-		"nothing listens":    {user + closed.Addr().String(), "refused", slack},
+		"nothing listens":    {user + "127.0.0.1:" + nowhere, "refused", slack},
 		"three times":        {user + "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", "refused", slack},
 		"no such host":       {user + "nonexistent.invalid?dial_timeout=1s", "nonexistent.invalid", time.Second + slack},
 		"wrong password":     {strings.Replace(user, "@", "x@", 1) + server.Addr, "WRONGPASS", slack},
@@ -291,7 +288,7 @@ func TestOpenCannotConnect(t *testing.T) {
 		"silent":             {user + silent + "?dial_timeout=300ms", "", 10*time.Second + slack},
 		"paused":             {user + paused.Addr + "?dial_timeout=300ms", "", 10*time.Second + slack},
 		"no sentinel":        {user + server.Addr + "?master_set=m&sentinel_password=" + url.QueryEscape(canary), "", slack},
-		"no sentinel at all": {user + closed.Addr().String() + "?master_set=m", "refused", slack},
+		"no sentinel at all": {user + "127.0.0.1:" + nowhere + "?master_set=m", "refused", slack},
 		"TLS to a server without": {
 			strings.Replace(user, "redis://", "rediss://", 1) + server.Addr + "?dial_timeout=300ms", "", slack,
 		},

@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"fmt"
 	"io"
 	"math/big"
 	"net"
@@ -94,14 +93,9 @@ func expired(c *x509.Certificate) {
 // startTLS starts a server that listens for TLS at the address it returns.
 func startTLS(t *testing.T, a *authority, cert string, config ...string) (*redistest.Server, string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	l.Close()
-	server := redistest.Start(t, append([]string{
-		fmt.Sprint("tls-port ", l.Addr().(*net.TCPAddr).Port),
+	return redistest.StartTLS(t, append([]string{
 		"tls-cert-file " + a.file(cert+".crt"), "tls-key-file " + a.file(cert+".key"), "tls-ca-cert-file " + a.file("ca.crt"),
 	}, config...)...)
-	return server, l.Addr().String()
 }
 
 // TLS with a private authority: the right name gets through; what is not in

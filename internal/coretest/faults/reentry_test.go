@@ -129,3 +129,23 @@ func TestFaultTrapReentryByEvent(t *testing.T) {
 		w.Unlock(next)
 	})
 }
+
+// Two calls of one owner ask at the same time, and the answers come in the other order: the first
+// knew no other hold of the owner. Nothing is lost.
+func TestFaultTrapFirstGrantAnsweredLast(t *testing.T) {
+	coretest.InWorld(t, nil, func(t *testing.T, w *coretest.World) {
+		ctx := dlock.WithOwner(t.Context(), dlock.NewOwner())
+		w.S1.On(faultstore.Acquire, faultstore.Nth(1), faultstore.DelayReply(time.Second))
+		lock := func() (*dlock.Hold, error) { return w.C1.Mutex("a").LockContext(ctx) }
+		first := w.Begin(lock)
+		w.S1.Await(faultstore.Acquire, 1)
+		second, at := w.Begin(lock).Granted()
+		require.Zero(t, w.After(at))
+		w.SleepUntil(2 * time.Second)
+		outer, at := first.Granted()
+		require.Equal(t, time.Second, w.After(at))
+		require.NoError(t, second.Err())
+		w.Unlock(second)
+		w.Unlock(outer)
+	})
+}

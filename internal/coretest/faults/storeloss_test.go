@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -149,6 +150,34 @@ func TestFault17UnlockFindsNothing(t *testing.T) {
 		require.Len(t, w.Inspect("a").Holders, 1)
 		w.Unlock(next)
 	})
+}
+
+// A nested call is the first to reach the store after the data were deleted. Its grant is the
+// owner's only hold there, so the outer hold is lost: that is told at once, and the nested call
+// fails. Else its fresh token would let the owner write beside, or after, another owner.
+func TestFault17NestedCallAfterTheLoss(t *testing.T) {
+	calls := map[string]func(*dlock.RWMutex, context.Context) (*dlock.Hold, error){
+		"RLock":    (*dlock.RWMutex).RLockContext,
+		"TryRLock": (*dlock.RWMutex).TryRLockContext,
+	}
+	for name, nested := range calls {
+		coretest.InWorld(t, nil, func(t *testing.T, w *coretest.World) {
+			rw := w.C1.RWMutex("a")
+			outer, err := rw.LockContext(t.Context())
+			require.NoError(t, err)
+			w.SleepUntil(time.Second)
+			w.RestartEmpty()
+			w.Unlock(w.Lock(w.C2, "a"))
+
+			_, err = nested(rw, outer.Context(t.Context()))
+			require.ErrorIs(t, err, dlock.ErrLost, name)
+			require.Equal(t, time.Second, w.After(time.Now()), name)
+			require.ErrorIs(t, outer.Err(), dlock.ErrLost, name)
+			require.Equal(t, 1, w.Losses(), name)
+			require.Empty(t, w.Inspect("a").Holders, name)
+			w.UnlockLost(outer)
+		})
+	}
 }
 
 // One key is evicted. The next renewal reports that loss, and the other holds of the same batch go
