@@ -72,31 +72,8 @@ func (s *Store) deliver(e store.Event) {
 	if e.Token != 0 && !s.unwatch(e.ID) {
 		return
 	}
-	s.mu.Lock()
-	sinks := s.sinks
-	s.mu.Unlock()
-	for _, k := range sinks {
-		k.call(e)
-	}
+	s.sinks.Tell(e)
 }
 
 // Listen implements [store.Store].
-func (s *Store) Listen(call func(store.Event)) (stop func()) {
-	k := &sink{call}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.closed {
-		s.sinks = append(s.sinks[:len(s.sinks):len(s.sinks)], k)
-	}
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		var rest []*sink
-		for _, other := range s.sinks {
-			if other != k {
-				rest = append(rest, other)
-			}
-		}
-		s.sinks = rest
-	}
-}
+func (s *Store) Listen(sink func(store.Event)) (stop func()) { return s.sinks.Listen(sink) }

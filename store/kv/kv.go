@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dlock-go/dlock/internal/sinks"
 	"github.com/dlock-go/dlock/store"
 )
 
@@ -148,14 +149,13 @@ type Store struct {
 	ctx      context.Context // ends with Close
 	cancel   context.CancelFunc
 
+	sinks sinks.List
+
 	mu      sync.Mutex
 	closed  bool
-	sinks   []*sink // replaced, never changed in place
 	watched watched
 	sweep   sweeping
 }
-
-type sink struct{ call func(store.Event) }
 
 var (
 	_ store.Store   = (*Store)(nil)
@@ -201,11 +201,11 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	was := s.closed
 	s.closed = true
-	s.sinks = nil
 	s.mu.Unlock()
 	if was {
 		return nil
 	}
+	s.sinks.Close()
 	s.cancel()
 	return s.backend.Close()
 }

@@ -67,7 +67,7 @@ func (l *locks) end(sh *shard, name string, c *model.Call) {
 	sh.mu.Unlock()
 	for _, e := range c.Events {
 		if s, ok := l.handles.Load(e.Handle); ok {
-			s.(*Store).deliver(e.Event)
+			s.(*Store).sinks.Tell(e.Event)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dlock-go/dlock/internal/sinks"
 	"github.com/dlock-go/dlock/store"
 )
 
@@ -27,11 +28,9 @@ type Store struct {
 	id     string // which handle a waiter is queued through
 	closed atomic.Bool
 
-	mu    sync.Mutex
-	sinks []*sink // replaced, never changed in place, so that deliver can use it without the mutex
+	mu    sync.Mutex // held while sinks and locks.handles change together
+	sinks sinks.List
 }
-
-type sink struct{ call func(store.Event) }
 
 var (
 	_ store.Store       = (*Store)(nil)
@@ -169,43 +168,26 @@ func (s *Store) List(ctx context.Context) ([]string, error) {
 
 // Listen implements [store.Store]. A sink runs on the goroutine of the
 // operation that caused the event.
-func (s *Store) Listen(call func(store.Event)) (stop func()) {
-	k := &sink{call}
+func (s *Store) Listen(sink func(store.Event)) (stop func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.closed.Load() {
-		s.setSinks(append(s.sinks[:len(s.sinks):len(s.sinks)], k))
-	}
+	end := s.sinks.Listen(sink)
+	s.register()
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		var rest []*sink
-		for _, other := range s.sinks {
-			if other != k {
-				rest = append(rest, other)
-			}
-		}
-		s.setSinks(rest)
+		end()
+		s.register()
 	}
 }
 
-// setSinks replaces the sinks. A handle is found by its events only while it
-// has sinks, so a handle that is dropped without Close costs nothing.
-func (s *Store) setSinks(sinks []*sink) {
-	if s.sinks = sinks; len(sinks) > 0 {
+// register has events find the handle only while it has sinks, so a handle that is
+// dropped without Close costs nothing. s.mu is locked.
+func (s *Store) register() {
+	if s.sinks.Any() {
 		s.locks.handles.Store(s.id, s)
 	} else {
 		s.locks.handles.Delete(s.id)
-	}
-}
-
-// deliver calls the sinks of this handle.
-func (s *Store) deliver(e store.Event) {
-	s.mu.Lock()
-	sinks := s.sinks
-	s.mu.Unlock()
-	for _, k := range sinks {
-		k.call(e)
 	}
 }
 
@@ -218,6 +200,7 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed.Store(true)
-	s.setSinks(nil)
+	s.sinks.Close()
+	s.register()
 	return nil
 }

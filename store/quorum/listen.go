@@ -3,50 +3,15 @@ package quorum
 import (
 	"context"
 	"math/rand/v2"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/store"
 )
 
-// sinks are the functions that get the events of a store.
-type sinks struct {
-	mu  sync.Mutex
-	all []*func(store.Event) // replaced, never changed in place
-}
-
-func (k *sinks) listen(call func(store.Event)) (stop func()) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.all = append(slices.Clone(k.all), &call)
-	return func() {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		is := func(other *func(store.Event)) bool { return other == &call }
-		k.all = slices.DeleteFunc(slices.Clone(k.all), is)
-	}
-}
-
-func (k *sinks) emit(e store.Event) {
-	k.mu.Lock()
-	all := k.all
-	k.mu.Unlock()
-	for _, call := range all {
-		(*call)(e)
-	}
-}
-
 // Listen implements [store.Store]. Its events never grant: one with an id says that a majority of the nodes has
 // granted the request, or that some have and the others do not follow, and the request has to be asked again. The
 // token does not exist before the nodes have agreed on it. Sinks run on goroutines of the nodes.
-func (s *Store) Listen(call func(store.Event)) (stop func()) { return s.sinks.listen(call) }
-
-func (s *Store) emit(e store.Event) {
-	if s.work.base.Err() == nil { // not closed
-		s.sinks.emit(e)
-	}
-}
+func (s *Store) Listen(call func(store.Event)) (stop func()) { return s.sinks.Listen(call) }
 
 // forgetEvents is for a request that is being asked again, or is over. The caller has the mutex.
 func (e *entry) forgetEvents() {
@@ -62,7 +27,7 @@ func (e *entry) forgetEvents() {
 // have given a lower token than that.
 func (s *Store) heard(n *node, event store.Event) {
 	if event.ID == "" {
-		s.emit(event)
+		s.sinks.Tell(event)
 		return
 	}
 	s.table.mu.Lock()
@@ -75,7 +40,7 @@ func (s *Store) heard(n *node, event store.Event) {
 	case e.phase == asking:
 		if e.events == nil {
 			e.events = make(map[int]bool)
-			e.timer = time.AfterFunc(s.moment()+rand.N(2*s.moment()), func() { s.emit(store.Event{ID: e.id}) })
+			e.timer = time.AfterFunc(s.moment()+rand.N(2*s.moment()), func() { s.sinks.Tell(store.Event{ID: e.id}) })
 		}
 		if e.events[n.index] = true; len(e.events) == s.need {
 			e.timer.Reset(0)

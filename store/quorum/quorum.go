@@ -25,6 +25,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dlock-go/dlock/internal/sinks"
 	"github.com/dlock-go/dlock/store"
 )
 
@@ -75,7 +76,7 @@ type Store struct {
 	proposals proposals
 	table     *table
 	work      work
-	sinks     sinks
+	sinks     sinks.List
 }
 
 var (
@@ -132,6 +133,7 @@ func (s *Store) Close() error {
 	if !s.work.close(drain) {
 		return nil
 	}
+	s.sinks.Close()
 	var errs []error
 	for _, n := range s.nodes {
 		n.deaf()

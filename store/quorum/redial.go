@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dlock-go/dlock/internal/sinks"
 	"github.com/dlock-go/dlock/store"
 )
 
@@ -30,7 +31,7 @@ type Redialer struct {
 	tried   chan struct{} // closed after the first try
 	done    chan struct{} // closed when connected, or closed
 
-	sinks sinks
+	sinks sinks.List
 
 	mu     sync.Mutex
 	store  Dialed // nil: not connected
@@ -92,7 +93,7 @@ func (r *Redialer) opened(s Dialed, err error) {
 		return
 	}
 	r.store = s
-	s.Listen(r.sinks.emit)
+	s.Listen(r.sinks.Tell)
 }
 
 // pass calls f with the store, or returns why there is none.
@@ -169,7 +170,7 @@ func (r *Redialer) List(ctx context.Context) ([]string, error) {
 }
 
 // Listen implements [store.Store].
-func (r *Redialer) Listen(sink func(store.Event)) (stop func()) { return r.sinks.listen(sink) }
+func (r *Redialer) Listen(sink func(store.Event)) (stop func()) { return r.sinks.Listen(sink) }
 
 // MinTTL implements [store.Store].
 func (r *Redialer) MinTTL() time.Duration { return r.minTTL }
