@@ -145,7 +145,7 @@ func (l *lockState) call(s *Step) (bool, any) {
 	next.settle()
 	switch c := s.Call; c.Op {
 	case Acquire:
-		a = next.acquire(c, s.N)
+		a = next.acquire(c, s.N, s.Early)
 	case Renew:
 		a = next.renew(c, s.N)
 	case Release:
@@ -221,7 +221,7 @@ func (l *lockState) settle() {
 	l.promote()
 }
 
-func (l *lockState) acquire(c *Call, n int) answer {
+func (l *lockState) acquire(c *Call, n int, early bool) answer {
 	if slices.ContainsFunc(l.buried, func(b burial) bool { return b.id == c.ID }) {
 		return answer{outcome: Lost}
 	}
@@ -234,7 +234,7 @@ func (l *lockState) acquire(c *Call, n int) answer {
 		l.grant(modelHold{id: c.ID, owner: c.Owner, shared: c.Shared, token: token, after: after, leases: with("", n)})
 		return l.held(l.findHold(c.ID))
 	}
-	if l.holdsAny(c.Owner) {
+	if l.holdsAny(c.Owner) && !early {
 		l.leave(c.ID)
 		return answer{outcome: Upgrade}
 	}

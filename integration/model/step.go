@@ -69,6 +69,7 @@ type Step struct {
 	Ended []*Step // Noticed: ghosts
 	Open  bool    // it may happen at any time, or not at all
 	Plain bool    // Told: of a hold that was not promoted, too
+	Early bool    // Unanswered: takes a place before it looks whether its owner has a hold
 }
 
 func (s *Step) String() string {

@@ -124,8 +124,11 @@ func (e *evidence) issued() map[issue]bool {
 }
 
 // promptly is how soon a claim ends that the store has refused to renew, in a
-// process that runs.
-const promptly = 50 * time.Millisecond
+// process that runs. Of many that are lost at once each takes the process eachLoss.
+const (
+	promptly = 50 * time.Millisecond
+	eachLoss = promptly / 200
+)
 
 // checkTold: who is told by the store that a hold is gone does not keep it. Which
 // of several claims with its token that one is cannot be known.
@@ -140,9 +143,21 @@ func (e *evidence) checkTold(j *judgement, grants []*grant, claims []*believed) 
 		byID[g.id] = append(byID[g.id], g)
 		ids[token{g.name, g.token}]++
 	}
+	losses := map[int][]moment{} // by worker
+	for _, r := range e.records {
+		if r.Op == opRenew && r.Outcome == lost {
+			losses[r.Worker] = append(losses[r.Worker], r.Return)
+		}
+	}
 	for _, r := range e.records {
 		if r.Op != opRenew || r.Outcome != lost || len(byID[r.ID]) != 1 {
 			continue
+		}
+		soon := promptly
+		for _, other := range losses[r.Worker] {
+			if other.plus(promptly) >= r.Return && other <= r.Return.plus(promptly) {
+				soon += eachLoss
+			}
 		}
 		g := byID[r.ID][0]
 		if ids[token{g.name, g.token}] > 1 {
@@ -150,7 +165,7 @@ func (e *evidence) checkTold(j *judgement, grants []*grant, claims []*believed) 
 		}
 		for _, c := range claims {
 			if c.worker == r.Worker && c.name == r.Name && c.token == g.token && c.from < r.Call &&
-				c.to > r.Return.plus(promptly) && e.stood(c.worker, r.Return, c.to) < promptly/2 {
+				c.to > r.Return.plus(soon) && e.stood(c.worker, r.Return, c.to) < promptly/2 {
 				j.violation("worker %d kept %q with token %d until %d, though it was told that it is lost at %d", c.worker, c.name, c.token, c.to, r.Return)
 			}
 		}

@@ -12,7 +12,7 @@ type grant struct {
 	shared          bool
 	token           uint64
 	again           bool // a re-entry: the owner had the token before
-	copied          bool // likewise, in another copy of the data, where he has a hold of which he never heard
+	copied          bool // likewise, where he has a hold of which he never heard
 
 	// It was made in [from, known]: after the last answer that told of a smaller
 	// token, and before anybody knew.
@@ -24,11 +24,14 @@ type grant struct {
 
 // asking is all that was asked of one id.
 type asking struct {
-	first  moment
-	queued []record
-	grants []*grant
-	ends   moment // the first call to release it
-	parts  bool   // who waits may have parts of a grant
+	name, owner string
+	first       moment
+	open        moment // the first call that may lead to a grant without an answer
+	queued      []record
+	grants      []*grant
+	ends        moment // the first call to release it
+	over        moment // the first answer that says that it is released
+	parts       bool   // who waits may have parts of a grant
 }
 
 // grants finds them in the records, sorted by known.
@@ -36,7 +39,18 @@ func (e *evidence) grants() (all []*grant) {
 	ids := map[string]*asking{}
 	for _, r := range e.records {
 		if r.Op == opAcquire && ids[r.ID] == nil {
-			ids[r.ID] = &asking{first: r.Call, ends: never, parts: e.Quorum}
+			ids[r.ID] = &asking{
+				name: r.Name, owner: r.Owner, first: r.Call, open: never, ends: never, over: never, parts: e.Quorum,
+			}
+		}
+	}
+	for _, r := range e.sent() {
+		switch a := ids[r.ID]; {
+		case a == nil:
+		case r.Op == opAcquire && (r.Outcome == unknown || r.Outcome == queued):
+			a.open = min(a.open, r.Call)
+		case r.Op == opRelease && r.Outcome != unknown:
+			a.over = min(a.over, r.Return)
 		}
 	}
 	asks := map[string]record{}
@@ -62,7 +76,7 @@ func (e *evidence) grants() (all []*grant) {
 		case r.Op == opAcquire && r.Outcome == held:
 			g := a.grant(asks[r.ID], r.Token, r.Return)
 			g.extend(r.Call.plus(r.TTL))
-			g.copied = r.Holds > 1 && !e.judged(r.Call, r.Return)
+			g.copied = r.Holds > 1 && (!e.judged(r.Call, r.Return) || unheard(ids, r))
 		case r.Op == opEvent && r.Token == 0: // it says no more than that to ask again is worth it
 		case r.Op == opEvent:
 			g := a.grant(asks[r.ID], r.Token, r.Call)
@@ -98,6 +112,17 @@ func (e *evidence) grants() (all []*grant) {
 		g.again = g.copied || firsts[token{g.name, g.owner, g.token}] != g
 	}
 	return all
+}
+
+// unheard: the owner of a grant has another ask of the name that may have been granted
+// without an answer, and that no release had ended for certain.
+func unheard(ids map[string]*asking, grant record) bool {
+	for id, a := range ids {
+		if id != grant.ID && a.name == grant.Name && a.owner == grant.Owner && a.open < grant.Return && a.over > grant.Call {
+			return true
+		}
+	}
+	return false
 }
 
 // grant is the one of that token, which is known at the latest at the moment.

@@ -97,6 +97,7 @@ func (s *script) enter(a *attempt, known []*bound) {
 			if c.Op == opAcquire && c.Queue {
 				half := step
 				half.Kind = model.Unanswered
+				half.Early = s.e.Etcd && c.Outcome == upgrade // it takes a place while nobody has made its owner's hold
 				s.doubt(half, c.Call, c.Return, true)
 				if s.e.Etcd && !s.e.judged(c.Call, c.Return) { // and lost in it, and taken anew
 					s.doubt(model.Step{Kind: model.Expires, N: c.n, ID: a.id}, c.Call, c.Return, true)

@@ -100,6 +100,14 @@ func waitsAndReads(s *story) {
 	s.event(3, 35, 5)
 }
 
+// behindUpgrade: a writer waits behind another one that is refused, because its owner reads.
+func behindUpgrade(s *story) {
+	s.held(1, 0, 2, 1, reading)
+	s.held(2, 3, 4, 2, reading)
+	s.tell(opAcquire, 3, 5, 20, upgrade, of(1), func(r *record) { r.Queue = true })
+	s.queued(4, 8, 9, 2, 2)
+}
+
 // Of each pair of histories that differ in one thing, the model allows one.
 func TestModelJudges(t *testing.T) {
 	for _, x := range []struct {
@@ -151,6 +159,8 @@ func TestModelJudges(t *testing.T) {
 		{"a flush explains it", true, func(s *story) { s.held(1, 0, 2, 1); s.held(2, 500, 501, 2) }, loses(400, 450)},
 		{"an upgrade that was waited for", false, waitsAndReads, nil},
 		{"an upgrade that was waited for, on etcd", true, waitsAndReads, likeEtcd},
+		{"a place of what is refused as an upgrade, on etcd", true, behindUpgrade, likeEtcd},
+		{"a place of what is refused as an upgrade", false, behindUpgrade, nil},
 		{"an event that only tells to ask", true, func(s *story) {
 			s.held(1, 0, 2, 1)
 			s.queued(2, 3, 4, 1, 1)

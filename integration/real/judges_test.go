@@ -1,6 +1,7 @@
 package real
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,7 +11,7 @@ import (
 func TestJudges(t *testing.T) {
 	const ms = moment(time.Millisecond)
 	const ttl = time.Second
-	const id1, id2 = "11111111111111111111111111111111", "22222222222222222222222222222222"
+	const id1, id2, id3 = "11111111111111111111111111111111", "22222222222222222222222222222222", "33333333333333333333333333333333"
 	acquire := func(worker int, id string, call, at moment, token uint64, what string) record {
 		return record{Worker: worker, Op: opAcquire, Call: call * ms, Return: at * ms, Name: "a", ID: id, Owner: "o" + id,
 			TTL: ttl, WaitTTL: ttl, Queue: true, Token: token, Holds: 1, Position: 1, Outcome: what}
@@ -22,6 +23,10 @@ func TestJudges(t *testing.T) {
 	}
 	release := func(worker int, id string, call, at moment) record {
 		return record{Worker: worker, Op: opRelease, Call: call * ms, Return: at * ms, Name: "a", ID: id, Owner: "o" + id, Outcome: done}
+	}
+	reads := func(r record) record {
+		r.Shared = true
+		return r
 	}
 	renew := func(worker int, id string, call, at moment) record {
 		return record{Worker: worker, Op: opRenew, Call: call * ms, Return: at * ms, Name: "a", ID: id, TTL: ttl, Outcome: done}
@@ -76,6 +81,10 @@ func TestJudges(t *testing.T) {
 		{name: "a loss that is ignored", want: "told", lossy: []span{{0, never}}, records: []record{
 			acquire(1, id1, 0, 1, 10, held), lock(1, 0, 1, 10),
 			{Worker: 1, Op: opRenew, Call: 5 * ms, Return: 6 * ms, Name: "a", ID: id1, Outcome: lost}, end(1, 100)}},
+		{name: "a loss among many", lossy: []span{{0, never}}, records: append([]record{
+			acquire(1, id1, 0, 1, 10, held), lock(1, 0, 1, 10),
+			{Worker: 1, Op: opRenew, Call: 5 * ms, Return: 6 * ms, Name: "a", ID: id1, Outcome: lost}, end(1, 100)},
+			slices.Repeat([]record{{Worker: 1, Op: opRenew, Call: 5 * ms, Return: 6 * ms, Name: "b", ID: id2, Outcome: lost}}, 200)...)},
 		{name: "a loss of one of two nested holds", lossy: []span{{0, never}}, records: []record{
 			acquire(1, id1, 0, 1, 10, held), lock(1, 0, 1, 10),
 			{Worker: 1, Op: opAcquire, Call: 2 * ms, Return: 3 * ms, Name: "a", ID: id2, Owner: "o" + id1, TTL: ttl, WaitTTL: ttl, Token: 10, Holds: 2, Outcome: held},
@@ -86,6 +95,11 @@ func TestJudges(t *testing.T) {
 			acquire(1, id1, 0, 1, 10, held), nested(1, id1, id2, 4, 5, 9)}},
 		{name: "a smaller token of a re-entry in another copy", lossy: []span{{2 * ms, never}}, copies: 2 * ms, records: []record{
 			acquire(1, id1, 0, 1, 10, held), nested(1, id1, id2, 4, 5, 9)}},
+		{name: "an old token of a re-entry in a hold that nobody heard of", records: []record{
+			reads(acquire(1, id1, 0, 9, 0, unknown)), reads(acquire(3, id3, 1, 2, 10, held)), reads(nested(2, id1, id2, 4, 5, 9))}},
+		{name: "an old token of a re-entry in a hold that was released before", want: "not greater", records: []record{
+			reads(acquire(1, id1, 0, 1, 0, unknown)), release(1, id1, 1, 2),
+			reads(acquire(3, id3, 2, 3, 10, held)), reads(nested(2, id1, id2, 4, 5, 9))}},
 		{name: "a smaller token in another copy", want: "not greater", lossy: []span{{2 * ms, never}}, copies: 2 * ms, records: []record{
 			acquire(1, id1, 0, 1, 10, held), release(1, id1, 2, 3), acquire(2, id2, 4, 5, 9, held)}},
 		{name: "a token of two", want: "both have token", records: []record{
