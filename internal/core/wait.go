@@ -91,10 +91,11 @@ func (a *Call) count(g *gauge) error {
 		return nil
 	}
 	a.uncount()
-	a.counted = g // leave and deliver count it out
 	if g.n.Add(1) > g.most {
+		g.n.Add(-1)
 		return ErrTooManyWaiters
 	}
+	a.counted = g // leave and deliver count it out
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,7 +89,16 @@ func TestTimerFiresTwice(t *testing.T) {
 // A request is abandoned while its next call begins, and then the client closes: what an
 // earlier call has left at the store is released all the same.
 func TestAbandonedAsTheClientCloses(t *testing.T) {
-	s := memory.New()
+	abandonedBeforeSent(t, (*Sender).StopAcquires)
+}
+
+// One that is abandoned between its timer and its sending is not sent.
+func TestAbandonedAfterItsTimer(t *testing.T) {
+	abandonedBeforeSent(t, func(*Sender) {})
+}
+
+func abandonedBeforeSent(t *testing.T, then func(*Sender)) {
+	s := &asks{Store: memory.New()}
 	other := store.Request{Name: "m", ID: "other", Owner: "other", TTL: time.Minute, WaitTTL: time.Minute, Tokens: 1}
 	_, err := s.Acquire(t.Context(), other)
 	assert.NoError(t, err)
@@ -100,12 +110,25 @@ func TestAbandonedAsTheClientCloses(t *testing.T) {
 	r.inFlight = true
 	r.mu.Unlock()
 	r.Abandon()
-	d.StopAcquires()
+	then(d)
+	before := s.n.Load()
 	assert.Equal(t, Refused, r.send(t.Context(), time.Now(), time.Minute).Outcome)
+	assert.Equal(t, before, s.n.Load(), "it was sent")
 	assert.Eventually(t, func() bool {
 		state, err := s.Inspect(t.Context(), "m")
 		return err == nil && len(state.Queue) == 0
 	}, 10*time.Second, time.Millisecond)
+}
+
+// asks counts the calls of Acquire.
+type asks struct {
+	store.Store
+	n atomic.Int64
+}
+
+func (s *asks) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
+	s.n.Add(1)
+	return s.Store.Acquire(ctx, req)
 }
 
 // contradictory is a store whose answers are certain, and wrap the error of a context too: a client

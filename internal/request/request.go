@@ -154,8 +154,8 @@ func (r *Request) send(ctx context.Context, now time.Time, timeout time.Duration
 	d := r.sender
 	r.mu.Lock()
 	// Under the mutex, so that Abandon either sees the request under way and leaves the
-	// release to it, or releases what earlier requests have left.
-	r.inFlight = d.acquires.Err() == nil
+	// release to it, or releases what earlier requests have left and keeps this one back.
+	r.inFlight = d.acquires.Err() == nil && r.phase == asking
 	if !r.inFlight {
 		r.endCall()
 		return Answer{Outcome: Refused, Err: ErrClosed}

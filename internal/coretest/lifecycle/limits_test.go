@@ -83,6 +83,7 @@ func TestFault89TooManyWaiters(t *testing.T) {
 
 		leave()
 		wg.Wait()
+		assert.EqualValues(t, limit, c.Stats().Waits, "refused calls did not wait")
 		m := c.Mutex("a") // another call may wait again
 		wg.Go(func() { m.Lock(); m.Unlock() })
 		synctest.Wait()
