@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock/internal/core"
@@ -59,23 +60,6 @@ func (l *locker) fail(verb string, err error) error {
 	return e
 }
 
-// withHint adds a hint to the error of a call if this client has the hold in its way: its
-// holder may be the caller. known says that the call acted for an owner that its caller
-// had named.
-func withHint(err error, known bool) error {
-	n, ok := err.(*core.NotGranted)
-	if !ok || !n.Own {
-		return err
-	}
-	hint := ", and the call had a context without its owner: a nested call needs the context of Do or Hold.Context"
-	if known {
-		hint = " for another owner than the one of this call"
-	}
-	hinted := *n
-	hinted.Err = fmt.Errorf("%w (this client holds it%s)", n.Err, hint)
-	return &hinted
-}
-
 // holdAndCall is the memory of a hold and of the call that takes it.
 type holdAndCall struct {
 	hold Hold
@@ -120,9 +104,10 @@ func (l *locker) take(ctx context.Context, wait bool) (*Hold, error) {
 	h := &b.hold
 	h.core.Value = h
 	a := &b.call
-	a.Client, a.Config, a.Owner, a.Mode, a.Try, a.Handle = c, &l.config.LockConfig, owner.core, l.mode, !wait, &h.core
+	a.Client, a.Config, a.Owner, a.Mode, a.Handle = c, &l.config.LockConfig, owner.core, l.mode, &h.core
+	a.Try, a.Known = !wait, known
 	if err := a.Lock(ctx); err != nil {
-		return nil, withHint(err, known)
+		return nil, err
 	}
 	l.warn(h)
 	return h, nil
@@ -150,20 +135,14 @@ func (l *locker) warn(h *Hold) {
 
 // hopeless reports that no later call of a Locker form would end otherwise.
 func hopeless(err error) bool {
-	for _, cause := range []error{
+	return slices.ContainsFunc([]error{
 		ErrClosed, ErrForeignKey, ErrInvalidName, ErrInvalidTTL, ErrInvalidOption, ErrInvalidOwner,
-	} {
-		if errors.Is(err, cause) {
-			return true
-		}
-	}
-	return false
+	}, func(cause error) bool { return errors.Is(err, cause) })
 }
 
 func (l *locker) lock() {
 	pause := request.Backoff{Limit: time.Second}
-	var log sparseLog
-	for {
+	for tries := 1; ; tries++ {
 		h, err := l.acquire(context.Background(), true)
 		if err == nil {
 			l.held.add(l.owner, h)
@@ -173,29 +152,11 @@ func (l *locker) lock() {
 			errors.Is(err, ErrTooManyHolds) {
 			panic(l.fail("lock", err))
 		}
-		if log.due(time.Now()) {
-			l.client.log.Warn("dlock: Lock goes on trying", "name", l.config.Name, "error", err, "tries", log.tries)
+		if tries&(tries-1) == 0 { // 1, 2, 4, 8, ...: more and more seldom
+			l.client.log.Warn("dlock: Lock goes on trying", "name", l.config.Name, "error", err, "tries", tries)
 		}
 		pause.Sleep(l.client.core.Closing())
 	}
-}
-
-// sparseLog says which tries of a long trouble are logged. The first is, and then one
-// after 1 s, 2 s, 4 s and so on, up to a quarter of an hour.
-type sparseLog struct {
-	tries int
-	next  time.Time
-	wait  time.Duration
-}
-
-func (s *sparseLog) due(now time.Time) bool {
-	s.tries++
-	if now.Before(s.next) {
-		return false
-	}
-	s.wait = min(max(2*s.wait, time.Second), 15*time.Minute)
-	s.next = now.Add(s.wait)
-	return true
 }
 
 func (l *locker) tryLock() bool {

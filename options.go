@@ -1,6 +1,7 @@
 package dlock
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"os"
@@ -104,16 +105,12 @@ const (
 // resolve checks the options against what the store can keep and fills the
 // defaults in, apart from WaitTTL and StoreTimeout, which follow each lock's TTL.
 func (o Options) resolve(minTTL time.Duration) (Options, error) {
-	if o.TTL == 0 {
-		o.TTL = max(defaultTTL, minTTL)
-	}
+	o.TTL = cmp.Or(o.TTL, max(defaultTTL, minTTL))
 	if err := validTTL("TTL", o.TTL, minTTL); err != nil {
 		return o, err
 	}
-	if o.WaitTTL != 0 {
-		if err := validTTL("WaitTTL", o.WaitTTL, minTTL); err != nil {
-			return o, err
-		}
+	if err := validTTL("WaitTTL", cmp.Or(o.WaitTTL, o.TTL), minTTL); err != nil {
+		return o, err
 	}
 	if o.StoreTimeout < 0 || o.StoreTimeout > MaxTTL {
 		return o, fmt.Errorf("%w: StoreTimeout %v is not between 0 and %v", ErrInvalidTTL, o.StoreTimeout, MaxTTL)
@@ -127,24 +124,16 @@ func (o Options) resolve(minTTL time.Duration) (Options, error) {
 	if o.MaxWaiters < 0 {
 		return o, fmt.Errorf("%w: MaxWaiters %d is negative", ErrInvalidOption, o.MaxWaiters)
 	}
-	if o.MaxWaiters == 0 {
-		o.MaxWaiters = defaultMaxWaiters
-	}
+	o.MaxWaiters = cmp.Or(o.MaxWaiters, defaultMaxWaiters)
 	if o.LocalHandoffs > maxLocalHandoffs {
 		return o, fmt.Errorf("%w: LocalHandoffs %d is more than %d", ErrInvalidOption, o.LocalHandoffs, maxLocalHandoffs)
 	}
-	if o.LocalHandoffs == 0 {
-		o.LocalHandoffs = defaultLocalHandoffs
-	}
+	o.LocalHandoffs = cmp.Or(o.LocalHandoffs, defaultLocalHandoffs)
 	if err := validLabel(o.Label); err != nil {
 		return o, err
 	}
-	if o.Label == "" {
-		o.Label = defaultLabel()
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Label = cmp.Or(o.Label, defaultLabel())
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return o, nil
 }
 
@@ -197,29 +186,21 @@ func isNil(s store.Store) bool {
 type LockOption func(*lockConfig)
 
 // WithTTL sets the lease of this lock's holds in place of Options.TTL.
-func WithTTL(d time.Duration) LockOption {
-	return func(c *lockConfig) { c.TTL = d }
-}
+func WithTTL(d time.Duration) LockOption { return func(c *lockConfig) { c.TTL = d } }
 
 // WithLabel sets the label of this lock's holds in place of Options.Label: the text by
 // which Inspect and Error.HeldBy name the holder. It has at most 128 bytes. Locks with
 // distinct labels do not pass from one to the other without a call of the store, so
 // that the store shows the right one.
-func WithLabel(label string) LockOption {
-	return func(c *lockConfig) { c.Label = label }
-}
+func WithLabel(label string) LockOption { return func(c *lockConfig) { c.Label = label } }
 
 // WithMaxHold bounds how long one grant of this lock can be held, in place of
 // Options.MaxHold. Zero means no bound.
-func WithMaxHold(d time.Duration) LockOption {
-	return func(c *lockConfig) { c.MaxHold = d }
-}
+func WithMaxHold(d time.Duration) LockOption { return func(c *lockConfig) { c.MaxHold = d } }
 
 // WithoutRenewal lets the lease run out TTL after the grant. A hold that is not
 // unlocked by then is lost, and reported and logged like every loss.
-func WithoutRenewal() LockOption {
-	return func(c *lockConfig) { c.Fixed = true }
-}
+func WithoutRenewal() LockOption { return func(c *lockConfig) { c.Fixed = true } }
 
 // WithGrace tells the holder d before the lease could end, so that work that takes a
 // while to stop can stop under the lock. The warning comes if d is left of the lease
@@ -260,11 +241,7 @@ func (c *Client) config(name string, opts []LockOption) *lockConfig {
 		}
 		opt(k)
 	}
-	k.WaitTTL = c.opts.WaitTTL
-	if k.WaitTTL == 0 {
-		k.WaitTTL = max(min(k.TTL, defaultWaitTTL), c.minTTL)
-	}
-	k.WaitTTL = max(k.WaitTTL, 3*k.grace)
+	k.WaitTTL = max(cmp.Or(c.opts.WaitTTL, max(min(k.TTL, defaultWaitTTL), c.minTTL)), 3*k.grace)
 	k.Timeout = c.opts.timeout(k.TTL)
 	k.Handoffs = c.opts.LocalHandoffs
 	k.Prepare()
@@ -291,8 +268,5 @@ func (k *lockConfig) check(minTTL time.Duration) error {
 
 // timeout of one call for a lock with this TTL.
 func (o Options) timeout(ttl time.Duration) time.Duration {
-	if o.StoreTimeout > 0 {
-		return o.StoreTimeout
-	}
-	return min(ttl/3, defaultStoreTimeout)
+	return cmp.Or(o.StoreTimeout, min(ttl/3, defaultStoreTimeout))
 }

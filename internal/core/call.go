@@ -11,7 +11,7 @@ import (
 
 // Call is one lock call, and the memory of all that an uncontended lock needs: most
 // calls need each part exactly once, and one object costs less than five. The price is
-// that a hold keeps the memory of its call. The caller sets Client to Try and does not
+// that a hold keeps the memory of its call. The caller sets Client to Known and does not
 // change them.
 type Call struct {
 	Client *Client
@@ -20,6 +20,7 @@ type Call struct {
 	Handle *Handle
 	Mode   store.Mode
 	Try    bool // do not wait
+	Known  bool // the caller or its context has named the owner
 
 	warned  bool   // its long wait was logged
 	lostIDs int    // that the store gave up in a row
@@ -27,7 +28,7 @@ type Call struct {
 
 	name    *nameState
 	owner   *ownerState
-	since   time.Time // it waits, or the request that it waits for was sent. Written under the shard
+	since   time.Time // it is in the queue; zero for a Try. Written under the shard
 	asked   *place    // the last place of its own; nil before the first
 	sending *place    // whose request this goroutine sends or has not settled; nil: none
 
@@ -67,19 +68,19 @@ func (a *Call) Lock(ctx context.Context) error {
 
 // run is Lock, once the call is counted.
 func (a *Call) run(ctx context.Context, sh *shard) error {
-	state, err := a.begin(sh, ended(ctx))
-	// Each step takes the state that the last one has left. Other goroutines may have
-	// changed it since, so a step that acts on it looks again under the shard's mutex.
+	err := a.begin(sh, ended(ctx))
+	// Other goroutines may change the state, so a step that acts on it looks again under
+	// the shard's mutex.
 	for err == nil {
-		switch state {
+		switch a.state() {
 		case localqueue.Restarting: // its owner has the name by another call meanwhile
 			if err = a.over(ctx); err == nil {
-				state, err = a.begin(sh, nil)
+				err = a.begin(sh, nil)
 			}
 		case localqueue.Asking:
-			state, err = a.ask(ctx)
+			err = a.ask(ctx)
 		case localqueue.Waiting, localqueue.Following:
-			state, err = a.await(ctx)
+			err = a.await(ctx)
 		case localqueue.Granted:
 			return a.deliver()
 		default:
@@ -91,7 +92,7 @@ func (a *Call) run(ctx context.Context, sh *shard) error {
 
 // begin enters the name, and re-enters, joins other readers or queues. over is why ctx
 // has ended, if it has: a re-entry into a lost hold says that first, and ask fails with it.
-func (a *Call) begin(sh *shard, over error) (localqueue.State, error) {
+func (a *Call) begin(sh *shard, over error) error {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if a.name == nil {
@@ -101,11 +102,11 @@ func (a *Call) begin(sh *shard, over error) (localqueue.State, error) {
 	done, err := o.reenter(a.Mode, over, a.Handle)
 	switch {
 	case err != nil:
-		return w.State, err
+		return err
 	case done:
 		w.State = localqueue.Granted
 		o.refs-- // of the call: the handle has its own
-		return w.State, nil
+		return nil
 	}
 	// An explicit owner and one that holds the name go past the queue: a nested call,
 	// perhaps by way of another process, must not wait behind a call of another owner that
@@ -117,7 +118,7 @@ func (a *Call) begin(sh *shard, over error) (localqueue.State, error) {
 	case over == nil && !past && newest.mayJoin(a):
 		newest.next()
 		newest.serve(a)
-		return w.State, nil
+		return nil
 	case past || a.Try:
 		a.queue = new(localqueue.Queue)
 	default:
@@ -125,19 +126,19 @@ func (a *Call) begin(sh *shard, over error) (localqueue.State, error) {
 	}
 	w.Mode, w.Kind, w.Value = a.Mode, &a.Config.kind, a
 	a.queue.Join(w)
-	if w.State != localqueue.Asking { // else the first request may end it without a wait
+	if !a.Try { // which is never spared as one that came lately, see refused
 		a.since = time.Now()
 	}
 	o.waiters = append(o.waiters, a)
-	return w.State, a.count(&a.Client.asking)
+	return a.count(&a.Client.asking)
 }
 
 // ask sends a request for this call, which stands at the front of its queue. It does so
 // on this goroutine if nobody in this process holds the name, and else in the
 // background, since the lock may be handed over meanwhile.
-func (a *Call) ask(ctx context.Context) (localqueue.State, error) {
+func (a *Call) ask(ctx context.Context) error {
 	if err := a.over(ctx); err != nil {
-		return localqueue.Asking, err
+		return err
 	}
 	// The ids are drawn without the mutex: the kernel may take its time. The waiter may
 	// be served by a local hand-over meanwhile.
@@ -147,20 +148,17 @@ func (a *Call) ask(ctx context.Context) (localqueue.State, error) {
 	state, err := a.waiter.State, a.owner.mayAsk()
 	if state != localqueue.Asking || err != nil {
 		n.shard.mu.Unlock()
-		return state, err
+		return err
 	}
 	inline := a.queue != &n.queue || len(n.granted) == 0
 	p := a.newPlace(owner, id, inline)
 	if !inline {
 		a.follow(p)
-		if a.since.IsZero() {
-			a.since = p.began
-		}
 	}
 	n.shard.mu.Unlock()
 	if !inline {
 		p.request.Start(p.settle)
-		return localqueue.Following, nil
+		return nil
 	}
 	a.sending = p
 	if a.Try {
@@ -212,31 +210,29 @@ func (a *Call) newPlace(owner, id string, inline bool) *place {
 // answered goes on after a request on this goroutine. A queued request, and one whose
 // outcome is unknown, go to the background: from there any waiter of the queue can be
 // served, and the end of this call's context ends no other call's request.
-func (a *Call) answered(ctx context.Context, p *place, answer request.Answer) (localqueue.State, error) {
+func (a *Call) answered(ctx context.Context, p *place, answer request.Answer) error {
 	if answer.Outcome == request.Granted || answer.Outcome == request.Refused {
 		a.sending = nil
 		p.settle(answer)
-		return a.state(), nil
+		return nil
 	}
 	err := a.over(ctx)
 	a.sending = nil
-	n, sent := a.name, p.request.Sent()
+	n := a.name
 	n.shard.mu.Lock()
-	if a.since.IsZero() {
-		a.since = sent
-	}
 	// The call does not rely on the place any more if its owner has the lock by another
 	// call of its own meanwhile: then the call re-enters.
-	if err == nil && a.waiter.Place == p.local {
+	follows := err == nil && a.waiter.Place == p.local
+	if follows {
 		a.follow(p)
-		n.shard.mu.Unlock()
-		p.request.Poll(answer, p.settle)
-		return localqueue.Following, nil
 	}
-	state := a.waiter.State
 	n.shard.mu.Unlock()
-	p.request.Abandon()
-	return state, err
+	if follows {
+		p.request.Poll(answer, p.settle)
+	} else {
+		p.request.Abandon()
+	}
+	return err
 }
 
 // follow has the place, which the call was to ask for, go on in the background. The

@@ -67,11 +67,11 @@ func (a *Call) leave(ctx context.Context, err error) error {
 	}
 	st, own := a.inTheWay() // before it leaves, as it parts from its place then
 	if a.waiter.InQueue() {
-		n.carryOut(a.queue.Leave(&a.waiter))
+		n.carryOut(a.queue.Take(&a.waiter, localqueue.Idle))
 	}
 	a.owner.forget(a)
 	a.owner.leave()
 	n.shard.mu.Unlock()
 	a.uncount()
-	return explain(err, cut, st, own)
+	return a.explain(err, cut, st, own)
 }

@@ -98,22 +98,16 @@ func New(cfg Config) (*Client, error) {
 
 // Close ends the client. Calls that wait return ErrClosed, holds end and are
 // released. It returns when the store has confirmed that, or an error that matches
-// ErrUnavailable after twice the timeout. A second Close waits for the first and
-// returns nil.
+// ErrUnavailable after twice the timeout. The calls that it cuts then may take longer.
+// A second Close waits for the first and returns nil.
 func (c *Client) Close() error {
 	if !c.isClosing.CompareAndSwap(false, true) {
 		<-c.closed
 		return nil
 	}
 	defer close(c.closed)
-	return c.close()
-}
-
-// close ends the client. Nothing is awaited before all that can be released has begun
-// to be, so twice the timeout bounds the wait for it. The calls that it cuts
-// then may take longer.
-func (c *Client) close() error {
-	// First what could add holds, then the holds, then what their releases need.
+	// First what could add holds, then the holds, then what their releases need. Nothing
+	// is awaited before all that can be released has begun to be.
 	close(c.closing)
 	c.sender.StopAcquires()
 	for i := range c.shards {

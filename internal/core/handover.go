@@ -29,7 +29,7 @@ func (p *place) isOpen() bool {
 func (p *place) successor() *Call {
 	n := p.name
 	w := n.queue.Servable(&p.config.kind)
-	if p.mode() != store.Exclusive || w == nil || len(p.owners) != 1 || !p.isOpen() {
+	if p.local.Mode != store.Exclusive || w == nil || len(p.owners) != 1 || !p.isOpen() {
 		return nil
 	}
 	if len(n.granted) > 1 {
@@ -46,7 +46,7 @@ func (p *place) successor() *Call {
 // identity, or another call under way that may get one, is known to the store apart from
 // the hold, so it asks for itself. The shard is locked.
 func (p *place) mayJoin(a *Call) bool {
-	return p != nil && p.mode() == store.Shared && a.Mode == store.Shared && len(p.owners) > 0 &&
+	return p != nil && p.local.Mode == store.Shared && a.Mode == store.Shared && len(p.owners) > 0 &&
 		p.config.kind == a.Config.kind && a.Config.shareable() &&
 		a.owner.identity == nil && a.owner.refs == 1 && a.name.queue.ReaderMayJoin() && p.isOpen()
 }

@@ -26,7 +26,7 @@ func TestSuccessor(t *testing.T) {
 		"granted again by the store":           func(s *place, _ *Call) { s.name.granted = append(s.name.granted, s) },
 		"another owner has it too":             func(s *place, _ *Call) { s.owners = append(s.owners, s.owners[0]) },
 		"another lease":                        func(s *place, _ *Call) { s.config = other },
-		"the next writer has left":             func(s *place, a *Call) { s.name.queue.Restart(&a.waiter) },
+		"the next writer has left":             func(s *place, a *Call) { s.name.queue.Take(&a.waiter, localqueue.Restarting) },
 	} {
 		t.Run(what, func(t *testing.T) {
 			inBubble(t, func(r *rig) {
@@ -102,7 +102,7 @@ func TestMayJoin(t *testing.T) {
 				s.identity.requests = 1
 				r.near.isClosing.Store(false)
 				if a.waiter.Place != nil {
-					a.name.queue.Leave(&a.waiter)
+					a.name.queue.Take(&a.waiter, localqueue.Idle)
 				}
 				a.owner.refs, a.owner.identity = 1, nil
 				a.owner.leave()
@@ -145,9 +145,8 @@ func TestOwnerThatPassedItsLockOnAsksByAnotherIdentity(t *testing.T) {
 		require.NoError(t, <-passed)
 		require.Same(t, first.Handle.turn.place, next.Handle.turn.place)
 
-		state, err := read.ask(r.t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, localqueue.Following, state, "a reader beside a writer")
+		require.NoError(t, read.ask(r.t.Context()))
+		assert.Equal(t, localqueue.Following, read.state(), "a reader beside a writer")
 		assert.ErrorIs(t, read.leave(r.t.Context(), context.Canceled), context.Canceled)
 		require.NoError(t, next.Handle.Unlock())
 	})

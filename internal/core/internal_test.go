@@ -86,9 +86,8 @@ func (r *rig) otherProcess() (unlock func() error) {
 // joined returns a call that stands in the queue and has not asked yet.
 func (r *rig) joined(a *Call) localqueue.State {
 	r.t.Helper()
-	state, err := a.begin(a.Client.shard(a.Config.Name), nil)
-	require.NoError(r.t, err)
-	return state
+	require.NoError(r.t, a.begin(a.Client.shard(a.Config.Name), nil))
+	return a.state()
 }
 
 // Fault 58: the process stops when the lock was passed to a call that waited, and
@@ -99,9 +98,8 @@ func TestFault58PauseBeforeAWaiterReturns(t *testing.T) {
 		unlock := r.otherProcess()
 		a := r.call(lockConfig(time.Second), store.Exclusive)
 		require.Equal(t, localqueue.Asking, r.joined(a))
-		state, err := a.ask(r.t.Context())
-		require.NoError(t, err)
-		require.Equal(t, localqueue.Following, state)
+		require.NoError(t, a.ask(r.t.Context()))
+		require.Equal(t, localqueue.Following, a.state())
 		require.NoError(t, unlock())
 		synctest.Wait()
 		require.Equal(t, localqueue.Granted, a.state())
@@ -124,9 +122,8 @@ func TestFault58PauseBeforeTheFirstAnswerCounts(t *testing.T) {
 		require.Equal(t, request.Granted, answer.Outcome)
 
 		time.Sleep(time.Second)
-		state, err := a.answered(r.t.Context(), p, answer)
-		require.NoError(t, err)
-		require.Equal(t, localqueue.Granted, state)
+		require.NoError(t, a.answered(r.t.Context(), p, answer))
+		require.Equal(t, localqueue.Granted, a.state())
 		assert.ErrorIs(t, a.deliver(), store.ErrLost)
 		assert.Error(t, a.Handle.Err())
 		synctest.Wait()

@@ -184,7 +184,7 @@ func (o *ownerState) reenter(mode store.Mode, over error, h *Handle) (bool, erro
 	}
 	for _, g := range o.holds {
 		switch {
-		case g.place.mode() != mode:
+		case g.place.local.Mode != mode:
 			continue
 		case o.live >= maxHandles:
 			return false, ErrTooManyHolds
@@ -233,7 +233,7 @@ func (o *ownerState) restart() {
 	for len(o.waiters) > 0 {
 		a := o.waiters[0]
 		o.waiters = slices.Delete(o.waiters, 0, 1)
-		o.name.carryOut(a.queue.Restart(&a.waiter))
+		o.name.carryOut(a.queue.Take(&a.waiter, localqueue.Restarting))
 		a.wake()
 	}
 }

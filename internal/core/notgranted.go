@@ -17,7 +17,6 @@ type NotGranted struct {
 	Err       error
 	HeldBy    string    // label of a holder; "" if it is not known
 	HeldSince time.Time // when that hold was granted; zero if it is not known
-	Own       bool      // this client has the hold, for another owner
 }
 
 // Error returns the text of the error that it wraps.
@@ -60,7 +59,7 @@ func (a *Call) inTheWay() (st request.Standing, own bool) {
 	}
 	for _, h := range slices.Backward(n.granted) {
 		others := slices.ContainsFunc(h.owners, func(g *ownerHold) bool { return g.owner != a.owner })
-		if others && (h.mode() == store.Exclusive || a.Mode == store.Exclusive) {
+		if others && (h.local.Mode == store.Exclusive || a.Mode == store.Exclusive) {
 			st.HeldBy, st.HeldSince = h.config.Label, h.began
 			return st, true
 		}
@@ -69,8 +68,9 @@ func (a *Call) inTheWay() (st request.Standing, own bool) {
 }
 
 // explain is the error of a call that ends without the lock because of err. A call
-// that its context has cut says so beside the trouble that the store had.
-func explain(err error, cut bool, st request.Standing, own bool) error {
+// that its context has cut says so beside the trouble that the store had. If this client
+// has the hold in its way, own, its holder may be the caller.
+func (a *Call) explain(err error, cut bool, st request.Standing, own bool) error {
 	err = request.WhichClosed(err)
 	if cut && st.Trouble != nil {
 		err = fmt.Errorf("%w: %w", err, request.Unavailable(st.Trouble))
@@ -79,5 +79,12 @@ func explain(err error, cut bool, st request.Standing, own bool) error {
 	if !held || st.HeldBy == "" && !own {
 		return err
 	}
-	return &NotGranted{Err: err, HeldBy: st.HeldBy, HeldSince: st.HeldSince, Own: own}
+	if own {
+		hint := ", and the call had a context without its owner: a nested call needs the context of Do or Hold.Context"
+		if a.Known {
+			hint = " for another owner than the one of this call"
+		}
+		err = fmt.Errorf("%w (this client holds it%s)", err, hint)
+	}
+	return &NotGranted{Err: err, HeldBy: st.HeldBy, HeldSince: st.HeldSince}
 }

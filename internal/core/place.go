@@ -48,8 +48,6 @@ type place struct {
 	sole [1]*ownerHold // memory for owners
 }
 
-func (p *place) mode() store.Mode { return p.request.Mode() }
-
 // settle ends the asking, with a grant or a refusal.
 func (p *place) settle(answer request.Answer) {
 	granted := answer.Outcome == request.Granted
@@ -153,7 +151,7 @@ func (p *place) serve(a *Call) {
 		p.spare = 0 // the grant may be a re-entry, and the tokens after it another hold's
 	}
 	if a.waiter.InQueue() {
-		n.carryOut(a.queue.Serve(&a.waiter))
+		n.carryOut(a.queue.Take(&a.waiter, localqueue.Granted))
 		o.forget(a)
 	}
 	a.waiter.State = localqueue.Granted

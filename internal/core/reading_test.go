@@ -101,9 +101,8 @@ func TestReaderEntersWhatItsOwnerShares(t *testing.T) {
 		require.Same(t, own.turn.place, beside.turn.place)
 
 		require.Equal(t, localqueue.Restarting, a.state())
-		state, err := a.begin(a.name.shard, nil)
-		require.NoError(t, err)
-		require.Equal(t, localqueue.Granted, state)
+		require.NoError(t, a.begin(a.name.shard, nil))
+		require.Equal(t, localqueue.Granted, a.state())
 		require.NoError(t, a.deliver())
 		require.Same(t, own.turn, a.Handle.turn)
 		assert.Equal(t, 2, own.Count())

@@ -10,16 +10,16 @@ import (
 )
 
 // await blocks until the state of the waiter has changed.
-func (a *Call) await(ctx context.Context) (localqueue.State, error) {
+func (a *Call) await(ctx context.Context) error {
 	if err := a.count(&a.Client.waiting); err != nil {
-		return a.state(), err
+		return err
 	}
 	sh := a.name.shard
 	sh.mu.Lock()
 	state := a.waiter.State
 	if state != localqueue.Waiting && state != localqueue.Following {
 		sh.mu.Unlock()
-		return state, nil
+		return nil
 	}
 	if a.ready == nil {
 		// Made under the mutex under which the state was looked at, so no change is
@@ -37,11 +37,11 @@ func (a *Call) await(ctx context.Context) (localqueue.State, error) {
 	for {
 		select {
 		case <-ready:
-			return a.state(), nil
+			return nil
 		case <-ctx.Done():
-			return a.state(), a.over(ctx)
+			return a.over(ctx)
 		case <-a.Client.closing:
-			return a.state(), request.ErrClosed
+			return request.ErrClosed
 		case <-slow:
 			a.warnSlow()
 		}

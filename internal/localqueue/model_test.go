@@ -187,10 +187,10 @@ func (c *caller) applyToWaiter(e event, w *Waiter) {
 		c.line = append(c.line, w)
 		c.joined++
 	case leave:
-		c.collect(c.q.Leave(w))
+		c.collect(c.q.Take(w, Idle))
 		c.out(w, Idle)
 	case restart:
-		c.collect(c.q.Restart(w))
+		c.collect(c.q.Take(w, Restarting))
 		c.out(w, Restarting)
 	case sendInline:
 		w.Place.Phase = Inline
@@ -245,7 +245,7 @@ func (c *caller) serve(w *Waiter) {
 	if !slices.Contains(c.front(), w) {
 		c.wrong("waiter %v is served, and waiters before it are not", w.Value)
 	}
-	c.collect(c.q.Serve(w))
+	c.collect(c.q.Take(w, Granted))
 	c.out(w, Granted)
 }
 

@@ -63,7 +63,7 @@ func TestDetach(t *testing.T) {
 	if p.Phase != Background || !p.Wanted() {
 		t.Errorf("the place is in phase %d, wanted %v", p.Phase, p.Wanted())
 	}
-	if actions := q.Leave(&first); len(actions) > 0 || second.Place != p {
+	if actions := q.Take(&first, Idle); len(actions) > 0 || second.Place != p {
 		t.Errorf("the place went with its first asker: %v", actions)
 	}
 }

@@ -56,15 +56,21 @@ func (q *Queue) Join(w *Waiter) {
 	q.advance(w)
 }
 
-// Serve takes w, which is in the queue, out of it because it was granted.
-func (q *Queue) Serve(w *Waiter) []Action { return q.take(w, Granted) }
-
-// Restart takes w out because its owner holds the lock: its call begins again, and
-// re-enters.
-func (q *Queue) Restart(w *Waiter) []Action { return q.take(w, Restarting) }
-
-// Leave takes w out of the queue because its call ends.
-func (q *Queue) Leave(w *Waiter) []Action { return q.take(w, Idle) }
+// Take takes w out of the queue for what it is from now on: Granted, Restarting (its
+// owner holds the lock, and its call begins again to re-enter) or Idle (its call ends).
+// The next waiters come to the front. They may follow the place of w, so whether that
+// is unwanted is known only afterwards. A place in another phase gets no action: the
+// call that asks for it settles it, or it has ended.
+func (q *Queue) Take(w *Waiter, to State) []Action {
+	q.actions = q.actions[:0]
+	p := w.Place
+	q.remove(w, to)
+	q.advance(nil)
+	if p != nil && p.Phase == Background && p.relying == 0 {
+		q.actions = append(q.actions, Action{Unwanted: p})
+	}
+	return q.actions
+}
 
 // Servable returns the writer at the front if a grant of that kind can be given to
 // it now, or nil. A writer whose goroutine is sending a request is not servable.
@@ -127,20 +133,6 @@ func (q *Queue) Fail(p *Place, behind bool, concerns func(*Waiter) bool) []Actio
 	}
 	q.reassign(p)
 	q.advance(nil)
-	return q.actions
-}
-
-// take removes w and brings the next waiters to the front. They may follow the
-// place of w, so whether that is unwanted is known only afterwards. A place in another
-// phase gets no action: the call that asks for it settles it, or it has ended.
-func (q *Queue) take(w *Waiter, to State) []Action {
-	q.actions = q.actions[:0]
-	p := w.Place
-	q.remove(w, to)
-	q.advance(nil)
-	if p != nil && p.Phase == Background && p.relying == 0 {
-		q.actions = append(q.actions, Action{Unwanted: p})
-	}
 	return q.actions
 }
 

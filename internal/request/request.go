@@ -128,16 +128,6 @@ func (r *Request) ID() string { return r.req.ID }
 // Name returns the name of the lock.
 func (r *Request) Name() string { return r.req.Name }
 
-// Mode returns the mode that is asked for.
-func (r *Request) Mode() store.Mode { return r.req.Mode }
-
-// Sent returns when the last confirmed request was sent; before any, the first.
-func (r *Request) Sent() time.Time {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.base
-}
-
 // Send asks the store once, on this goroutine. The call of the store has the values
 // of ctx, and ends with ctx, the timeout or Close. If it is cut its outcome is
 // unknown, and so it is noted if the store panics. Errors of contexts are replaced: the

@@ -162,6 +162,7 @@ func TestMutexLockGoesOnThroughOutages(t *testing.T) {
 				<-locked
 				assert.LessOrEqual(t, time.Since(start), 5*time.Second)
 				m.Unlock()
+				synctest.Wait() // other goroutines log, too
 				assert.Contains(t, log.String(), "Lock goes on trying")
 				coretest.WantFree(t, s, "m")
 			})
