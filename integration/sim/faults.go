@@ -151,7 +151,15 @@ func (l *link) isSevered() bool {
 // that somebody unknown was granted.
 func (l *link) forge(e store.Event) faultstore.Fault {
 	return func(ctx context.Context, deliver func(context.Context) faultstore.Result) faultstore.Result {
-		l.behind.Emit(store.Event{})
+		l.mu.Lock()
+		due := l.world.plan.Scene != Many || time.Since(l.forged) > l.world.plan.TTL/8 // each has thousands ask
+		if due {
+			l.forged = time.Now()
+		}
+		l.mu.Unlock()
+		if due {
+			l.behind.Emit(store.Event{})
+		}
 		l.behind.Emit(e)
 		return deliver(ctx)
 	}

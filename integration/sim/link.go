@@ -21,6 +21,7 @@ type link struct {
 	calls   int       // that were sent through it
 	events  int       // that came from the store
 	severed time.Time // it is dead until then
+	forged  time.Time // the last Event{} that no store sent
 }
 
 func newLink(w *world, client int) *link {
