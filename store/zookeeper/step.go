@@ -120,11 +120,11 @@ func (s *Store) try(ctx context.Context, state *nameState, op operation) (*step,
 		}
 		err = s.commit(state, op, path, st)
 		switch {
-		case err == errConflict && late == nil:
+		case err != nil && late != nil: // what the late step has written stands, so this refuses nothing
+			return nil, fmt.Errorf("%w; then: %v", errLate, err)
+		case err == errConflict:
 			refused, base, state.contended = base, nil, true
 			backOff(n)
-		case err == errConflict:
-			return nil, errLate
 		case err != nil:
 			return nil, err
 		case !st.late():
