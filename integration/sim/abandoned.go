@@ -8,7 +8,7 @@ func abandoned(h *History) []Violation {
 	unable, flooded := h.unable(), h.flooded()
 	lives := h.lives()
 	for _, c := range h.Calls {
-		if c.Op != Acquire || unable[c.Client] || lives[c.ID].released != never || flooded[issue{c.Name, c.Token}] {
+		if c.Op != Acquire || unable[c.Client] || lives[c.ID].released != never || flooded[issue{c.Name, lives[c.ID].token}] {
 			continue
 		}
 		if c.Outcome == Held || c.Outcome == Queued || c.Outcome == Unknown {

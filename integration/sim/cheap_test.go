@@ -205,6 +205,19 @@ func TestCheapCheckers(t *testing.T) {
 			h.claim(1, 0, 1, 110, 1, lost)
 			h.unanswered(releasesAtOnce)
 		}},
+		{"granted by an event, lost with thousands and forgotten, while no release is answered", abandoned, true, func(h hand) {
+			h.Plan.Scene = Many
+			h.queued(1, 0, 1, 1, 1)
+			h.promote(1, 2, 2)
+			h.claim(1, 2, 3, 110, 2, lost)
+			h.unanswered(releasesAtOnce)
+		}},
+		{"queued and forgotten, while no release is answered", abandoned, false, func(h hand) {
+			h.Plan.Scene = Many
+			h.queued(1, 0, 1, 1, 1)
+			h.claim(2, 2, 3, 110, 1, lost)
+			h.unanswered(releasesAtOnce)
+		}},
 		{"lost with thousands and forgotten, while releases are answered", abandoned, false, func(h hand) {
 			h.Plan.Scene = Many
 			h.held(1, 0, 1, 1)
