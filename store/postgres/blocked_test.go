@@ -15,6 +15,7 @@ import (
 
 // TestBlocked: what stands still elsewhere holds up nothing else.
 func TestBlocked(t *testing.T) {
+	t.Parallel()
 	together(t, start(t), map[string]func(*testing.T, *site){
 		"OneTableTwoNames":             oneTableTwoNames,
 		"BlockedNamesLeaveRenewals":    blockedNamesLeaveRenewals,
@@ -46,6 +47,7 @@ func stopped(ctx context.Context, t *testing.T, locks *postgres.Store, name stri
 // TestFault111_StoppedInTransaction: a process that is stopped in the middle of a
 // transaction does not keep the name for longer than some seconds.
 func TestFault111_StoppedInTransaction(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	locks, peer := open(t, s.url), open(t, s.url)
 	stopped(context.Background(), t, locks, "n")
@@ -60,6 +62,7 @@ func TestFault111_StoppedInTransaction(t *testing.T) {
 // the name for no longer than its context lasts. Waiters may have short leases, and would
 // give up.
 func TestFault111_StoppedCall(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	locks, peer := open(t, s.url), open(t, s.url)
 	brief, end := context.WithTimeout(context.Background(), time.Second)
@@ -205,6 +208,7 @@ func aBlockedNameHidesNoOther(t *testing.T, s *site) {
 // TestCloseDoesNotWait: Close returns soon while calls wait for a table that another
 // transaction has locked, and while the table is vacuumed slowly.
 func TestCloseDoesNotWait(t *testing.T) {
+	t.Parallel()
 	s := start(t, "vacuum_cost_delay=100", "vacuum_cost_limit=1")
 	c := connect(t, s.url)
 	if _, err := c.Exec(t.Context(), "INSERT INTO dlock_locks SELECT i::text::bytea, '', now() FROM generate_series(1, 20000) AS i"); err != nil {

@@ -29,6 +29,7 @@ func counting(t *testing.T) (s *site, took func(f func()) int) {
 
 // TestRoundTrips: how many statements calls take on the server.
 func TestRoundTrips(t *testing.T) {
+	t.Parallel()
 	s, took := counting(t)
 	locks := open(t, s.url)
 	locks.Created(-1000) // no sweep while statements are counted
@@ -67,6 +68,7 @@ func TestRoundTrips(t *testing.T) {
 // TestWaiterCost: a waiter that asks again takes one statement, and one more if the
 // record has changed since. The renewal of a hold with waiters takes two.
 func TestWaiterCost(t *testing.T) {
+	t.Parallel()
 	s, took := counting(t)
 	locks, peer := open(t, s.url), open(t, s.url)
 	locks.Created(-1000) // no sweep while statements are counted
@@ -97,6 +99,7 @@ func TestWaiterCost(t *testing.T) {
 // most 2 statements a second with a lease of 10 s. Here the lease is a fifth of it, so
 // all is five times as fast; the bound leaves room for half as much again.
 func TestIdleWaiters(t *testing.T) {
+	t.Parallel()
 	s, took := counting(t)
 	options := &dlock.Options{TTL: 2 * time.Second, WaitTTL: time.Second}
 	client := func() *dlock.Client {

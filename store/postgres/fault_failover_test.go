@@ -12,6 +12,7 @@ import (
 // does not have is told to be lost. Tokens go on growing, as no log record of the
 // sequence is lost.
 func TestFault113_FailoverToReplica(t *testing.T) {
+	t.Parallel()
 	s := start(t, "wal_level=replica")
 	replica := s.StartReplica(t)
 	locks := open(t, postgrestest.URLOfBoth(s.url, s.Server, replica))
@@ -43,6 +44,7 @@ func TestFault113_FailoverToReplica(t *testing.T) {
 // TestFault113_CrashKeepsLocks: a server that crashes and starts again has all
 // that it granted.
 func TestFault113_CrashKeepsLocks(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	locks := open(t, s.url)
 	holder, waiter := request("n", 1, false), request("n", 2, true)

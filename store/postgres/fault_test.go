@@ -16,6 +16,7 @@ import (
 // TestFault110_AnswerLost: the connection ends after the server has committed. The
 // outcome is unknown, and repeating the id gives the same hold.
 func TestFault110_AnswerLost(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	p := s.StartProxy(t)
 	// In this mode every statement travels as text, which the proxy recognizes.
@@ -61,6 +62,7 @@ func TestFault110_AnswerLost(t *testing.T) {
 // TestFault110_BackendsTerminated: while an operator ends connections, no two
 // owners hold a lock, and no outcome is a wrong refusal.
 func TestFault110_BackendsTerminated(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	locks := open(t, s.url+"&pool_max_conns=6")
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
@@ -113,6 +115,7 @@ func TestFault110_BackendsTerminated(t *testing.T) {
 
 // TestFault111_ServerErrors: which of the three outcomes each SQLSTATE is.
 func TestFault111_ServerErrors(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	locks := open(t, s.url)
 	c := connect(t, s.url)
@@ -160,6 +163,7 @@ func TestFault111_ServerErrors(t *testing.T) {
 // TestFault111_RolledBackForAnother: a transaction that the server rolls back in
 // favour of another one is run again.
 func TestFault111_RolledBackForAnother(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	locks := open(t, s.url)
 	c := connect(t, s.url)
@@ -183,6 +187,7 @@ func TestFault111_RolledBackForAnother(t *testing.T) {
 // TestFault111_Timeouts: a lock_timeout or statement_timeout of the server's and a
 // lack of connections are unknown outcomes.
 func TestFault111_Timeouts(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	blocker := connect(t, s.url)
 	tx, err := blocker.Begin(t.Context())
@@ -210,6 +215,7 @@ func TestFault111_Timeouts(t *testing.T) {
 // TestFault112_Pooler: behind a pooler in transaction mode the store works, polls,
 // and Check says so. With an address to listen at it does not poll.
 func TestFault112_Pooler(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	url := s.StartPooler(t, s.database()) + "&default_query_exec_mode=exec"
 	pooled, peer := open(t, url), open(t, url)
@@ -251,6 +257,7 @@ func topics(found []postgres.Warning) string {
 // TestListenerReconnects: after a break every waiter is told to ask, and messages
 // arrive again.
 func TestListenerReconnects(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	locks, peer := open(t, s.url), open(t, s.url)
 	events := hear(peer)

@@ -32,6 +32,7 @@ func guarded(t *testing.T, c *pgx.Conn, h held) error {
 }
 
 func TestGuard(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	locks, c := open(t, s.url), connect(t, s.url)
 	if err := guarded(t, c, held{"n", 1}); !errors.Is(err, store.ErrLost) {
@@ -101,6 +102,7 @@ func TestGuard(t *testing.T) {
 // TestGuardKeepsTheLock: while the guarded transaction is open, nobody else is
 // granted the lock, though its lease has ended. Then it is.
 func TestGuardKeepsTheLock(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	locks, c := open(t, s.url), connect(t, s.url)
 	for _, waiters := range []bool{false, true} {
@@ -149,6 +151,7 @@ func TestGuardKeepsTheLock(t *testing.T) {
 // TestGuardDoesNotBlockOtherRenewals: while one lock is guarded, the others of the
 // same call are renewed.
 func TestGuardDoesNotBlockOtherRenewals(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	locks, c := open(t, s.url), connect(t, s.url)
 	var refs []store.Ref
@@ -182,6 +185,7 @@ func TestGuardDoesNotBlockOtherRenewals(t *testing.T) {
 // TestGuardAfterTakeover: a transaction of a holder that has lost the lock does
 // not commit, also under REPEATABLE READ with a snapshot from before.
 func TestGuardAfterTakeover(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	locks, c := open(t, s.url), connect(t, s.url)
 	req := request("n", 1, false)
@@ -212,6 +216,7 @@ func (e ended) Err() error { return e.err }
 // TestGuardAfterUnlock: a hold that was unlocked is not guarded, though the store still
 // has the lock with its token, because the process has handed it over by itself.
 func TestGuardAfterUnlock(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	locks, c := open(t, s.url), connect(t, s.url)
 	g := hold(t, locks, request("n", 1, false))

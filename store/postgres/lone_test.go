@@ -29,6 +29,7 @@ func crowd(n int, call func(req store.Request) error) []error {
 // TestTogetherEachHasItsOwnOutcome: of calls in one statement those of a free name or
 // of a live lone hold are done, and the others have changed nothing.
 func TestTogetherEachHasItsOwnOutcome(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	locks, peer := open(t, s.url), open(t, s.url)
 	before := hold(t, peer, request("held", 1, false))
@@ -79,6 +80,7 @@ func TestTogetherBlockedNames(t *testing.T) {
 		{"acquire, row changing", "UPDATE dlock_locks SET short = short WHERE name = $1 AND $2::bigint <> 0", true, false, store.ErrHeld},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			s := start(t)
 			locks := open(t, s.url+"&pool_max_conns=30")
 			take := func(req store.Request) error {
@@ -135,6 +137,7 @@ func TestTogetherBlockedNames(t *testing.T) {
 // statement of many calls. The outcome of each is unknown, and repeating an id gives
 // the same hold.
 func TestFault110_AnswerToManyLost(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	p := s.StartProxy(t)
 	locks := open(t, "postgres://dlock@"+p.Addr+"/"+s.database()+"?sslmode=disable&default_query_exec_mode=exec&poll=true")
@@ -178,6 +181,7 @@ func TestFault110_AnswerToManyLost(t *testing.T) {
 // TestFault111_OneNameRefused: an error that undoes a statement of many calls, such as a
 // refusal or a serialization failure, concerns one name only.
 func TestFault111_OneNameRefused(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	c := connect(t, s.url)
 	if _, err := c.Exec(t.Context(), `CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$

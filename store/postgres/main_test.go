@@ -16,7 +16,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	locktest.Main(m, func(url string) (store.Store, error) { return postgres.Open(context.Background(), url) }, "8")
+	locktest.Main(m, func(url string) (store.Store, error) { return postgres.Open(context.Background(), url) }, "4")
 }
 
 // What tests of stores share, by short names.

@@ -17,6 +17,7 @@ import (
 
 // TestSettings: names of tables, settings of pools and what Check says of them.
 func TestSettings(t *testing.T) {
+	t.Parallel()
 	together(t, start(t, "fsync=on"), map[string]func(*testing.T, *site){
 		"TableNames":                   tableNames,
 		"SequenceCache":                sequenceCache,

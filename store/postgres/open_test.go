@@ -20,6 +20,7 @@ import (
 // TestCheck: a server as it should be has no warnings, and each thing that is
 // wrong has one.
 func TestCheck(t *testing.T) {
+	t.Parallel()
 	s := start(t, "fsync=on")
 	locks := open(t, s.url)
 	if found := locks.Check(t.Context()); len(found) > 0 {
@@ -65,6 +66,7 @@ func TestCheck(t *testing.T) {
 
 // TestMigrate: at every start and in several processes at once, in a schema too.
 func TestMigrate(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	url := s.URL()
 	if _, err := postgres.Open(t.Context(), url); !errors.Is(err, store.ErrRefused) || !strings.Contains(err.Error(), "Migrate") {
@@ -128,6 +130,7 @@ func TestInvalidURL(t *testing.T) {
 
 // TestNewLeavesThePool: Close of a handle closes only what the handle opened.
 func TestNewLeavesThePool(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	pool := newPool(t, s.url)
 	locks, err := postgres.New(pool, nil)
@@ -148,6 +151,7 @@ func TestNewLeavesThePool(t *testing.T) {
 // TestListenFails: Open does not outlive its ctx if the connection for messages stands
 // still. The handle sends its messages all the same, and listens when that is possible.
 func TestListenFails(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	hanging, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

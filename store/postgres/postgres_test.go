@@ -22,6 +22,7 @@ func TestConformancePolling(t *testing.T) {
 }
 
 func conform(t *testing.T, parameters string, open func(testing.TB, string) *postgres.Store) {
+	t.Parallel()
 	s := start(t)
 	url := s.url + "&pool_max_conns=4" + parameters
 	conformance.RunSuite(t, conformance.Suite{

@@ -10,6 +10,7 @@ import (
 
 // TestSwap: a record is swapped only while the decision on it is right.
 func TestSwap(t *testing.T) {
+	t.Parallel()
 	together(t, start(t), map[string]func(*testing.T, *site){
 		"SwapChecksTheClock":      swapChecksTheClock,
 		"AskingAgainPromotes":     askingAgainPromotes,
