@@ -96,6 +96,27 @@ func mutants(t *testing.T) (list []mutant) {
 	return list
 }
 
+// TestPageHasEachMutant: docs/planted-faults.md has a row for each, with its source and the test that kills it.
+func TestPageHasEachMutant(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "planted-faults.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := mutants(t)
+	if head := fmt.Sprintf("\n%d of %d are killed", len(list), len(list)); !strings.Contains(string(page), head) {
+		t.Errorf("the page does not say %q", head)
+	}
+	for _, m := range list {
+		row := fmt.Sprintf("\n| %s | %s | ", m.name, m.source)
+		if m.by != (namedTest{}) {
+			row += "- | - | " + m.by.name + " |"
+		}
+		if !strings.Contains(string(page), row) {
+			t.Errorf("the page has no row that begins with %q", row)
+		}
+	}
+}
+
 // TestMutants plants each chosen mutant and checks that it is killed.
 func TestMutants(t *testing.T) {
 	list := mutants(t)
