@@ -60,7 +60,7 @@ cover: servers
 mutation:
 	cd tools && go run ./mutate $(MUTATE)
 
-mutants: cc
+mutants: cc servers
 	@go test -list=Mutant ./conformance/... | grep -q ^Test || { echo "no mutant tests found"; exit 1; }
 	CGO_ENABLED=1 go test -race -shuffle=on -count=1 -v -run=Mutant ./conformance/...
 	cd integration && go test -count=1 -timeout=30m -v ./mutants -mutants.all
