@@ -78,7 +78,8 @@ func (k *heldLists) take(o Owner) (h *Hold, live bool) {
 		list.lost = list.lost[:n-1]
 	} else if i := len(list.live) - 1; i >= 0 {
 		if i > 0 && !list.live[0].core.Live() {
-			i, live = 0, true
+			live = list.live[i].core.Live() // after Close none is
+			i = 0
 		}
 		h = list.live[i]
 		list.remove(i)

@@ -3,6 +3,7 @@ package dlock_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -207,3 +208,18 @@ func TestReadersAndWritersExclude(t *testing.T) {
 }
 
 var _ store.Store = (*coretest.Spy)(nil)
+
+// Close ends the holds of one value, and loses none: no Unlock after it warns of a lost one.
+func TestUnlockAfterCloseWarnsOfNoLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logs := new(coretest.Logs)
+		c := coretest.Open(t, memory.New(), &dlock.Options{Logger: slog.New(logs)})
+		rw := c.RWMutex("m")
+		rw.RLock()
+		rw.RLock()
+		require.NoError(t, c.Close())
+		rw.RUnlock()
+		rw.RUnlock()
+		assert.Empty(t, logs.Of(slog.LevelWarn, ""))
+	})
+}

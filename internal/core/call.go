@@ -126,7 +126,8 @@ func (a *Call) begin(sh *shard, over error) error {
 	}
 	w.Mode, w.Kind, w.Value = a.Mode, &a.Config.kind, a
 	a.queue.Join(w)
-	if !a.Try { // which is never spared as one that came lately, see refused
+	// A Try is never spared as one that came lately, see refused.
+	if !a.Try && a.since.IsZero() {
 		a.since = time.Now()
 	}
 	o.waiters = append(o.waiters, a)
@@ -145,8 +146,11 @@ func (a *Call) ask(ctx context.Context) error {
 	owner, id := request.NewIDs()
 	n := a.name
 	n.shard.mu.Lock()
-	state, err := a.waiter.State, a.owner.mayAsk()
-	if state != localqueue.Asking || err != nil {
+	if a.waiter.State != localqueue.Asking { // it has been served, or begins again
+		n.shard.mu.Unlock()
+		return nil
+	}
+	if err := a.owner.mayAsk(); err != nil {
 		n.shard.mu.Unlock()
 		return err
 	}

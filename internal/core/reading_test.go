@@ -101,6 +101,8 @@ func TestReaderEntersWhatItsOwnerShares(t *testing.T) {
 		require.Same(t, own.turn.place, beside.turn.place)
 
 		require.Equal(t, localqueue.Restarting, a.state())
+		require.NoError(t, a.ask(t.Context()), "it does not ask")
+		require.Equal(t, localqueue.Restarting, a.state())
 		require.NoError(t, a.begin(a.name.shard, nil))
 		require.Equal(t, localqueue.Granted, a.state())
 		require.NoError(t, a.deliver())
@@ -109,6 +111,24 @@ func TestReaderEntersWhatItsOwnerShares(t *testing.T) {
 		for _, h := range []*Handle{a.Handle, own, beside} {
 			require.NoError(t, h.Unlock())
 		}
+	})
+}
+
+// A call that begins again, for its owner reads meanwhile, has waited since it first began.
+func TestCallThatBeginsAgainHasWaited(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		unlock := r.otherProcess()
+		reads, writes := r.call(usual, store.Shared), r.call(usual, store.Exclusive)
+		writes.Owner = reads.Owner
+		first, second := r.begin(r.t.Context(), reads), r.begin(r.t.Context(), writes)
+		time.Sleep(time.Second)
+		require.NoError(t, unlock())
+		require.NoError(t, <-first)
+		require.NoError(t, <-second)
+		assert.EqualValues(t, 2, reads.Client.waits.Load())
+		assert.Equal(t, 2*time.Second, time.Duration(reads.Client.waitTime.Load()).Round(time.Second/10))
+		require.NoError(t, writes.Handle.Unlock())
+		require.NoError(t, reads.Handle.Unlock())
 	})
 }
 

@@ -98,6 +98,7 @@ func (r *Request) Release(stop <-chan struct{}) error {
 		case err == nil || repeated && errors.Is(err, store.ErrLost):
 			return nil // an earlier try may have done it, its reply lost
 		case errors.Is(err, store.ErrClosed):
+			r.sender.warn("dlock: not released, as the store is closed; the lease ends it", "name", ref.Name, "id", store.Short(ref.ID))
 			r.sender.releaser.add(r, false) // which cannot release it either, and counts it
 			return WhichClosed(err)
 		case settled(err):

@@ -53,6 +53,7 @@ func TestRelease(t *testing.T) {
 					assert.Greater(t, len(refs.all()), 1, "it goes on in the background")
 				}
 				assert.Equal(t, tc.pending, r.sender.PendingReleases())
+				assert.Len(t, r.logs.Of(slog.LevelWarn, ""), tc.pending, "what is not released is logged")
 				for _, ref := range refs.all() {
 					assert.Equal(t, q.Ref(), ref)
 				}
