@@ -9,7 +9,7 @@ import (
 
 // rig is the test of one history, for what starts and drives its servers. What fails
 // there says nothing of the library: the machine may stand still, or a server does not
-// start. It ends the history, which is void then, and not the test.
+// start. It ends the history, which is not judged then, and not the test.
 type rig struct {
 	testing.TB
 	mu     sync.Mutex
@@ -53,7 +53,7 @@ func (r *rig) Fatalf(format string, args ...any) {
 
 func (r *rig) FailNow() { runtime.Goexit() }
 
-// A server that does not start makes a history void, and not wrong.
+// A server that does not start ends a history, and makes none wrong.
 func TestRigThatFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		f    func(*rig)
