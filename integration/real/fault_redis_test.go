@@ -125,7 +125,7 @@ var redisFaults = []kind{
 			},
 		}
 	}},
-	{name: "clock jumps", on: []string{redisOne}, needs: needs{clock: true}, loses: true, lingers: longestJump, make: func(h *history) trouble {
+	{name: "clock jumps", on: []string{redisOne, postgresOne}, needs: needs{clock: true}, loses: true, lingers: longestJump, make: func(h *history) trouble {
 		jump := h.between(time.Second, longestJump)
 		if h.rng.IntN(2) == 0 {
 			jump = -jump

@@ -16,6 +16,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/dlock-go/dlock/integration/stores"
+	"github.com/dlock-go/dlock/internal/clocktest"
 	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/postgrestest"
 	"github.com/dlock-go/dlock/internal/proxytest"
@@ -47,7 +48,7 @@ type site struct {
 	redis    []*redistest.Server // those that keep locks
 	sentinel *redistest.Sentinel
 	cluster  *redistest.Cluster
-	clock    *redistest.Clock
+	clock    *clocktest.Clock
 	etcd     *etcdtest.Cluster
 	admin    *clientv3.Client
 
@@ -117,7 +118,7 @@ func newSite(t testing.TB, deployment string, n needs) *site {
 		s.etcd = etcdtest.Start(t, members)
 		s.admin = s.etcd.Client(t)
 	case postgresOne:
-		s.startPostgres(t)
+		s.startPostgres(t, n.clock)
 	case zookeeperOne:
 		s.startZookeeper(t, 1)
 	case zookeeperThree:
@@ -339,9 +340,13 @@ func (s *site) logs() map[string][]byte {
 	return logs
 }
 
-func (s *site) startPostgres(t testing.TB) {
+func (s *site) startPostgres(t testing.TB, clock bool) {
 	t.Helper()
-	s.postgres = postgrestest.Start(t)
+	if clock {
+		s.postgres, s.clock = postgrestest.StartWithClock(t)
+	} else {
+		s.postgres = postgrestest.Start(t)
+	}
 	s.database = stores.NewDatabase(t, s.postgres)
 	looking, err := postgres.Open(context.Background(), s.database+"&poll=true")
 	if err != nil {

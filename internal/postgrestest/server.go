@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlock-go/dlock/internal/clocktest"
 	"github.com/dlock-go/dlock/internal/process"
 	"github.com/jackc/pgx/v5"
 )
@@ -34,6 +35,7 @@ type Server struct {
 	t         testing.TB
 	dir       string
 	as        account
+	env       []string // of the server, besides that of the test
 	running   *process.Process
 	databases atomic.Int64
 }
@@ -50,6 +52,23 @@ func Start(t testing.TB, config ...string) *Server {
 	t.Helper()
 	s := &Server{t: t, as: unprivileged(t)}
 	s.dir = folder(t, s.as)
+	s.start(config)
+	return s
+}
+
+// StartWithClock is Start for a server, on Linux, whose wall clock the test holds.
+func StartWithClock(t testing.TB, config ...string) (*Server, *clocktest.Clock) {
+	t.Helper()
+	s := &Server{t: t, as: unprivileged(t)}
+	s.dir = folder(t, s.as)
+	clock, env := clocktest.New(t, s.dir)
+	s.env = env
+	s.start(config)
+	return s, clock
+}
+
+func (s *Server) start(config []string) {
+	s.t.Helper()
 	s.run("initdb", "--pgdata="+s.data(), "--username=dlock", "--auth=trust", "--no-sync", "--encoding=UTF8", "--no-locale")
 	lines := append([]string{
 		"listen_addresses='127.0.0.1'", "unix_socket_directories=''",
@@ -57,9 +76,8 @@ func Start(t testing.TB, config ...string) *Server {
 		"max_connections=200", "logging_collector=off", "log_min_messages=fatal",
 	}, config...)
 	s.configure("postgresql.conf", lines...)
-	t.Cleanup(func() { s.Stop() })
+	s.t.Cleanup(func() { s.Stop() })
 	s.launchAnywhere("postgresql.conf")
-	return s
 }
 
 // configure adds lines to a file of configuration.
@@ -106,6 +124,7 @@ func (s *Server) Launch() {
 func (s *Server) launch() (ended string) {
 	s.t.Helper()
 	cmd := s.command("postgres", "-D", s.data())
+	cmd.Env = append(os.Environ(), s.env...)
 	var err error
 	if s.running, err = process.Start(cmd); err != nil {
 		s.t.Fatalf("postgrestest: cannot start the server: %v", err)
