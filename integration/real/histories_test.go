@@ -92,6 +92,11 @@ func one(t *testing.T, sum *table, deployment string, seed uint64, faults []kind
 	})
 	if broken != "" {
 		sum.broken(deployment, faults, broken)
+		r.run(func() {
+			if h != nil { // for a reader: when its faults were is not known
+				t.Logf("%s with %q: what was recorded is in %s", deployment, h.plan.Faults, h.keep(&evidence{}, &judgement{void: broken}))
+			}
+		})
 		return
 	}
 	j := e.judge()

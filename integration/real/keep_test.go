@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 )
@@ -29,7 +30,10 @@ func (h *history) keep(e *evidence, j *judgement) string {
 	var text bytes.Buffer
 	lines := json.NewEncoder(&text)
 	h.must(lines.Encode(kept{h.plan, j.void, j.violations, e}))
-	for _, r := range h.records {
+	h.mu.Lock() // if the rig failed workers may go on
+	records := slices.Clone(h.records)
+	h.mu.Unlock()
+	for _, r := range records {
 		h.must(lines.Encode(r))
 	}
 	files := h.site.logs()
