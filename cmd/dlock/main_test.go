@@ -143,6 +143,15 @@ func runs(pid string) bool {
 	return fields[0] != "Z" && fields[0] != "X"
 }
 
+// isStopped reports whether a process is stopped.
+func isStopped(pid string) bool {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return false
+	}
+	return strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))[0] == "T"
+}
+
 func gone(t *testing.T, pids ...string) {
 	t.Helper()
 	for _, pid := range pids {
@@ -222,6 +231,12 @@ func TestExitStatusAndSignalsPass(t *testing.T) {
 	r.signal(syscall.SIGTERM)
 	assert.Equal(t, 143, r.ended())
 	gone(t, pid)
+	// So does a command that is stopped.
+	r = start(t, dlock(t, url, "run", "s", "--", "sh", "-c", "echo pid $$; kill -STOP $$; echo wrong"))
+	pid = r.says("pid")
+	require.Eventually(t, func() bool { return isStopped(pid) }, long, 5*time.Millisecond)
+	r.signal(syscall.SIGTERM)
+	assert.Equal(t, 143, r.ended())
 	// A signal ends a run that waits, and its command is never run.
 	holder := start(t, dlock(t, url, "run", "s", "--", "sh", "-c", "echo ready; sleep 600"))
 	holder.says("ready")
@@ -347,4 +362,32 @@ func TestCommandsOnRealStores(t *testing.T) {
 	got, out := status(t, dlock(t, "redis://127.0.0.1:1", "list"))
 	assert.Equal(t, 125, got)
 	assert.Contains(t, out, "dlock list: ")
+}
+
+// Nobody reads what dlock run prints, as when the connection of a terminal is cut. Renewals that fail for
+// a moment are logged, and the command goes on.
+func TestClosedOutputEndsNoCommand(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	cmd := dlock(t, server.URL(), "run", "--ttl=6s", "p", "--", "sh", "-c", "echo $$ >pid; exec sleep 600 >/dev/null 2>&1")
+	cmd.Dir = t.TempDir()
+	read, write, err := os.Pipe()
+	require.NoError(t, err)
+	cmd.Stderr = write
+	require.NoError(t, cmd.Start())
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	read.Close()
+	write.Close()
+	var pid string
+	require.Eventually(t, func() bool {
+		text, _ := os.ReadFile(filepath.Join(cmd.Dir, "pid"))
+		pid = strings.TrimSpace(string(text))
+		return pid != ""
+	}, long, 5*time.Millisecond)
+	server.Pause()
+	time.Sleep(4 * time.Second) // two renewals get no answer
+	server.Resume()
+	time.Sleep(2 * time.Second)
+	assert.True(t, runs(pid), "the command was ended")
 }

@@ -62,6 +62,7 @@ func startChild(p *Program, g *guard, path string, argv, env []string) (*child, 
 	if c.leader == 0 {
 		c.leader = c.cmd.Process.Pid
 	}
+	writeOn()
 	c.terminal.keepRunning(c.cmd.Process.Pid, c.leader)
 	return c, nil
 }

@@ -14,6 +14,7 @@ import (
 var (
 	endingSignals = []os.Signal{os.Interrupt, syscall.SIGTERM}
 	otherSignals  []os.Signal
+	pipeSignals   []os.Signal
 	stopSignals   []os.Signal
 	errNoFile     = fs.ErrNotExist
 )
@@ -22,6 +23,8 @@ type terminal struct{}
 
 func (*terminal) takeBack()            {}
 func (*terminal) keepRunning(_, _ int) {}
+
+func writeOn() {}
 
 func (c *child) group(io.Reader) *terminal { return nil }
 func (c *child) terminate()                {}

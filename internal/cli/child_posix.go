@@ -3,9 +3,12 @@
 package cli
 
 import (
+	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"os/signal"
 	"syscall"
 )
 
@@ -15,6 +18,10 @@ var endingSignals = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT,
 
 // otherSignals go to the command alone: most programs end by one that they do not expect.
 var otherSignals = []os.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH}
+
+// pipeSignals is what a write to a terminal or pipe that is closed sends. It would end this process, and the
+// guard would kill the command.
+var pipeSignals = []os.Signal{syscall.SIGPIPE}
 
 // stopSignals is Ctrl-Z. Without SIGTTOU: a write to the terminal would send it again and
 // again to a process that catches it.
@@ -47,17 +54,27 @@ func (c *child) terminate() {
 	c.signalGroup(syscall.SIGCONT) // a stopped process does not act on SIGTERM
 }
 
-func (c *child) kill() { c.signalGroup(syscall.SIGKILL) }
+func (c *child) kill() {
+	c.signalGroup(syscall.SIGKILL)
+	if err := c.cmd.Process.Signal(syscall.SIGKILL); errors.Is(err, syscall.EPERM) {
+		fmt.Fprintln(c.cmd.Stderr, "dlock run: the command runs as another user and cannot be killed: it goes on without the lock")
+	}
+}
 
 func (c *child) pass(s os.Signal) {
 	for _, ending := range endingSignals {
 		if s == ending {
 			c.signalGroup(s.(syscall.Signal))
+			c.signalGroup(syscall.SIGCONT) // as in terminate
 			return
 		}
 	}
 	c.cmd.Process.Signal(s)
 }
+
+// writeOn lets this process write to a terminal that the command has: with stty tostop the kernel would
+// stop it, and nothing would renew. It is called when the command has started, which would inherit it.
+func writeOn() { signal.Ignore(syscall.SIGTTOU) }
 
 // status is the exit status of the command.
 func (c *child) status() int {

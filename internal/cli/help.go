@@ -46,7 +46,7 @@ func overview() string {
 }
 
 const storeHelp = `  redis://[user:password@]host[:6379][/database]   also rediss://, for TLS
-  etcd://host[:2379][,host...][/prefix]
+  etcd://host[:2379][,host...][/prefix]            also etcd+srv://domain, for members found by DNS
   postgres://user:password@host/database           with the table of postgres.Schema
   zk://host[:2181][,host...][/chroot]
   "redis://a redis://b redis://c"                  a quorum of independent servers

@@ -32,7 +32,7 @@ takes the same name re-enters.
 `,
 	raw: true,
 	setup: func(p *Program, f *flag.FlagSet) action {
-		r := &run{p: p, store: p.storeFlag(f)}
+		r := &run{p: p, flags: f, store: p.storeFlag(f)}
 		f.BoolVar(&r.try, "try", false, "do not wait: exit with 124 if the lock is held")
 		f.DurationVar(&r.wait, "wait", 0, "wait for at most this `duration`, then exit with 124 (default for ever)")
 		f.BoolVar(&r.shared, "shared", false, "take the reader's lock: it excludes writers only")
@@ -47,6 +47,7 @@ takes the same name re-enters.
 // run is one dlock run.
 type run struct {
 	p                  *Program
+	flags              *flag.FlagSet
 	store              *storeFlag
 	try, shared, quiet bool
 	wait, ttl, grace   time.Duration
@@ -67,8 +68,10 @@ func (r *run) check(args []string) error {
 	if r.grace == 0 {
 		r.grace = min(r.ttl/6, 5*time.Second)
 	}
+	waits := false
+	r.flags.Visit(func(f *flag.Flag) { waits = waits || f.Name == "wait" })
 	switch {
-	case r.try && r.wait != 0:
+	case r.try && waits:
 		return usage("--try and --wait exclude each other")
 	case r.wait < 0:
 		return usage("--wait is negative")
@@ -77,6 +80,7 @@ func (r *run) check(args []string) error {
 	case r.grace < r.killMargin() || r.grace > r.ttl/2:
 		return usage("--grace is %v, and it has to be between %v and half of --ttl", r.grace, r.killMargin())
 	}
+	r.try = r.try || waits && r.wait == 0 // as when no time is left to wait
 	if r.label == "" {
 		host, _ := os.Hostname()
 		r.label = fmt.Sprintf("%s/%d %s", host, os.Getpid(), filepath.Base(r.command[0]))

@@ -62,6 +62,8 @@ func TestRunPassesStreamsStatusAndVariables(t *testing.T) {
 	assert.Equal(t, "input a\n", out)
 	status, _, _ = s.dlock("run", "a", "sh", "-c", "kill -TERM $$")
 	assert.Equal(t, 128+15, status)
+	status, _, _ = s.dlock("run", "--wait=0", "a", "true")
+	assert.Equal(t, exitOK, status)
 	status, _, _ = s.dlock("run", "a", "no-such-command-here")
 	assert.Equal(t, exitNotFound, status)
 	status, _, _ = s.dlock("run", "a", t.TempDir())
@@ -82,8 +84,10 @@ func TestRunWaitsAsItIsTold(t *testing.T) {
 	status, _, errs := s.dlock("run", "--try", "a", "true")
 	assert.Equal(t, exitBusy, status)
 	assert.Contains(t, errs, "held")
-	status, _, _ = s.dlock("run", "--wait=50ms", "a", "true")
-	assert.Equal(t, exitBusy, status)
+	for _, wait := range []string{"50ms", "0"} {
+		status, _, _ = s.dlock("run", "--wait="+wait, "a", "true")
+		assert.Equal(t, exitBusy, status, wait)
+	}
 	status, _, _ = s.dlock("run", "--try", "--shared", "a", "true")
 	assert.Equal(t, exitBusy, status)
 	require.NoError(t, hold.Unlock())

@@ -13,15 +13,16 @@ import (
 type signals struct {
 	ending chan os.Signal // those that end a call that waits for the lock
 	other  chan os.Signal
-	stops  chan os.Signal // nothing reads it
+	unread chan os.Signal // what is to do nothing
 }
 
 // catchSignals begins to catch signals. A signal that this process was told to ignore,
 // by nohup for example, stays ignored.
 func catchSignals() *signals {
-	s := &signals{ending: make(chan os.Signal, 16), other: make(chan os.Signal, 16), stops: make(chan os.Signal, 1)}
+	s := &signals{ending: make(chan os.Signal, 16), other: make(chan os.Signal, 16), unread: make(chan os.Signal, 1)}
 	catch(s.ending, endingSignals)
 	catch(s.other, otherSignals)
+	catch(s.unread, pipeSignals)
 	return s
 }
 
@@ -34,12 +35,12 @@ func catch(c chan os.Signal, list []os.Signal) {
 // keepRenewing has Ctrl-Z not stop this process. Ctrl-Z does not reach the command, which is
 // in another process group, and the command would go on without the lock. Refused: to ignore
 // the signal, because the command would inherit that.
-func (s *signals) keepRenewing() { catch(s.stops, stopSignals) }
+func (s *signals) keepRenewing() { catch(s.unread, stopSignals) }
 
 func (s *signals) stop() {
 	signal.Stop(s.ending)
 	signal.Stop(s.other)
-	signal.Stop(s.stops)
+	signal.Stop(s.unread)
 }
 
 // watch returns a context that ends with the next ending signal, with the cause interrupted.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -20,13 +21,16 @@ import (
 var openers = map[string]func(ctx context.Context, url string) (store.Store, error){
 	"redis":      openRedis,
 	"rediss":     openRedis,
-	"etcd":       func(_ context.Context, url string) (store.Store, error) { return etcd.Open(url) },
+	"etcd":       openEtcd,
+	"etcd+srv":   openEtcd,
 	"postgres":   openPostgres,
 	"postgresql": openPostgres,
 	"zk":         func(_ context.Context, url string) (store.Store, error) { return zookeeper.Open(url) },
 }
 
 func openRedis(_ context.Context, url string) (store.Store, error) { return redis.Open(url) }
+
+func openEtcd(_ context.Context, url string) (store.Store, error) { return etcd.Open(url) }
 
 func openPostgres(ctx context.Context, url string) (store.Store, error) {
 	return postgres.Open(ctx, url)
@@ -39,7 +43,7 @@ func openStore(ctx context.Context, url string) (store.Store, error) {
 	if len(urls) > 1 {
 		for _, u := range urls {
 			if scheme := schemeOf(u); scheme != "redis" && scheme != "rediss" {
-				return nil, fmt.Errorf("several URLs are a quorum of Redis servers, and one of them has the scheme %q", scheme)
+				return nil, errors.New("several words are the URLs of a quorum, and one of them does not begin with redis:// or rediss://; a space in a URL is %20")
 			}
 		}
 		return redis.OpenQuorum(urls...)
@@ -69,8 +73,19 @@ type storeFlag struct {
 
 func (p *Program) storeFlag(f *flag.FlagSet) *storeFlag {
 	s := &storeFlag{p: p}
-	f.StringVar(&s.url, "store", "", "`URL` of the store, instead of DLOCK_STORE; several URLs of Redis with spaces between them are a quorum")
+	f.Func("store", "`URL` of the store, instead of DLOCK_STORE; several URLs of Redis with spaces between them are a quorum", text(&s.url))
 	return s
+}
+
+// text sets a flag whose value is not empty, as a variable is that a script has not set.
+func text(to *string) func(string) error {
+	return func(value string) error {
+		if strings.TrimSpace(value) == "" {
+			return errors.New("it is empty")
+		}
+		*to = value
+		return nil
+	}
 }
 
 // resolve returns the URL of the flag or of the environment.

@@ -22,12 +22,13 @@ protection: listen on a loopback address, or put a proxy with TLS and a login be
 	setup: func(p *Program, f *flag.FlagSet) action {
 		s := p.storeFlag(f)
 		listen := f.String("listen", "127.0.0.1:7070", "`address` to listen on")
-		tokenFile := f.String("token-file", "", "`file` with the token that breaking a lock needs, instead of DLOCK_UI_TOKEN")
+		var tokenFile string
+		f.Func("token-file", "`file` with the token that breaking a lock needs, instead of DLOCK_UI_TOKEN", text(&tokenFile))
 		return func(ctx context.Context, args []string) (int, error) {
 			if len(args) > 0 {
 				return 0, usage("unexpected argument %q", args[0])
 			}
-			token, err := p.uiToken(*tokenFile)
+			token, err := p.uiToken(tokenFile)
 			if err != nil {
 				return 0, err
 			}
