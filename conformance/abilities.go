@@ -63,6 +63,17 @@ var abilityCases = []testCase{
 		},
 	},
 	{
+		name: "Break ends no burial",
+		says: saysBury, needs: breaker,
+		run: func(h *harness) {
+			a, late := h.exclusive("A"), h.exclusive("B")
+			late.buryAbsent()
+			a.hold()
+			h.wantBroken(h.name, 1)
+			late.refused(store.ErrLost)
+		},
+	},
+	{
 		name: "Break a free name",
 		says: saysBreak, needs: breaker,
 		run: func(h *harness) {

@@ -68,6 +68,17 @@ var buryCases = []testCase{
 		},
 	},
 	{
+		name: "outlasts a hold",
+		says: saysBury,
+		run: func(h *harness) {
+			holder, late := h.exclusive("A").lease(h.ttl).waitTTL(h.ttl), h.exclusive("B")
+			late.buryAbsent()
+			holder.hold()
+			h.after(h.last, h.ttl)
+			late.refused(store.ErrLost)
+		},
+	},
+	{
 		name: "late re-entry",
 		says: saysBury,
 		run: func(h *harness) {

@@ -102,6 +102,8 @@ func (h *modelHandle) Break(ctx context.Context, name string) (broken int, err e
 			broken = max(broken, 1)
 		case "Break issues tokens again":
 			m.last = 0
+		case "Break ends burials":
+			clear(l.buried)
 		}
 		if !m.is("Break promotes nobody") {
 			m.promote(l)

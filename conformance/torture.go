@@ -143,6 +143,9 @@ func tortureOnce(s store.Store, req store.Request, events <-chan store.Event, fi
 		switch {
 		case err == nil && g.Held:
 			until := sent.Add(g.TTL)
+			if !answered.Before(until) {
+				return // it was over when the answer came, and is nobody's
+			}
 			// A line is one write, so a kill leaves whole lines. The time of the
 			// release is not known yet: the lease ends the use if the process dies.
 			fmt.Fprintf(file, "%s %d %d %d %d\n", req.Name, req.Mode, g.Token, answered.UnixNano(), until.UnixNano())
