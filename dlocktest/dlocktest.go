@@ -61,11 +61,13 @@ func open(t testing.TB, m *memory.Store, opts *dlock.Options) (*dlock.Client, *S
 	return client, s
 }
 
-// waitForReleases returns when the client has no release under way, or after 10 s. A release
-// that still runs is of a hold that the program has given back.
+// waitForReleases returns when the client has no call of the store under way, or after 10 s. A release that
+// still runs is of a hold that the program has given back, and another call may lead to one.
 func waitForReleases(client *dlock.Client) {
-	for end := time.Now().Add(10 * time.Second); client.Stats().Releases > 0 && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if now := client.Stats(); now.Releases == 0 && now.Calls == 0 {
+			return
+		}
 	}
 }
 

@@ -79,6 +79,21 @@ func TestEndWaitsForReleases(t *testing.T) {
 	})
 }
 
+// Nor is what a call that was given up gets after its end: its request hangs, and has been granted before.
+func TestEndWaitsForCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &probe{TB: t}
+		client, store := dlocktest.New(p, nil)
+		store.LoseReplies(1)
+		store.Hang(dlocktest.All)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := client.Mutex("a").LockContext(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Empty(t, p.end())
+	})
+}
+
 // Each fault hits as many calls as it says, in the order in which the test asked for them.
 func TestFaults(t *testing.T) {
 	for name, x := range map[string]struct {
@@ -215,6 +230,24 @@ func TestLose(t *testing.T) {
 		next, err := client.Mutex("a").LockContext(t.Context())
 		require.NoError(t, err)
 		assert.NoError(t, next.Unlock())
+	})
+}
+
+// A reader's lock inside the writer's is a hold of its own, with the same token: Lose takes both.
+func TestLoseOfADowngrade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, store := dlocktest.New(t, nil)
+		rw := client.RWMutex("a")
+		write, err := rw.LockContext(t.Context())
+		require.NoError(t, err)
+		read, err := rw.RLockContext(write.Context(t.Context()))
+		require.NoError(t, err)
+		require.Equal(t, write.Token(), read.Token())
+		store.Lose(read)
+		assert.ErrorIs(t, read.Err(), dlock.ErrLost)
+		assert.ErrorIs(t, write.Err(), dlock.ErrLost)
+		read.Unlock()
+		write.Unlock()
 	})
 }
 

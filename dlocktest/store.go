@@ -117,22 +117,30 @@ func (s *Store) down() bool {
 // the holder knows: hold.Done is closed then. The holder is told with its next renewal, after a
 // third of the lease at most. A hold without renewal is lost when its lease ends.
 //
-// The hold is one of a client on this store. The store must answer meanwhile.
+// The hold is one of a client on this store. Holds of its owner with the same token are lost with it. The store must answer meanwhile.
 func (s *Store) Lose(hold *dlock.Hold) {
 	s.t.Helper()
-	var found store.Entry
+	// A hand-over within the process takes a later token of the same grant. Several holds of one owner
+	// may have one token: they go together.
+	var token uint64
+	var ids []string
 	for _, holder := range s.holders(hold.Name()) {
-		// A hand-over within the process takes a later token of the same grant.
-		if holder.Token <= hold.Token() && holder.Token > found.Token {
-			found = holder
+		if holder.Token > hold.Token() || holder.Token < token || !s.granted(holder.ID) {
+			continue
 		}
+		if holder.Token > token {
+			token, ids = holder.Token, nil
+		}
+		ids = append(ids, holder.ID)
 	}
-	if hold.Err() != nil || !s.granted(found.ID) {
+	if hold.Err() != nil || len(ids) == 0 {
 		s.t.Errorf("dlocktest: Lose: lock %q is not held through this store", hold.Name())
 		return
 	}
 	s.mu.Lock()
-	s.doomed[found.ID] = true
+	for _, id := range ids {
+		s.doomed[id] = true
+	}
 	s.mu.Unlock()
 	<-hold.Done()
 }
