@@ -129,18 +129,20 @@ func OwnerFrom(ctx context.Context) (Owner, bool) {
 
 // TokenFor returns the fencing token of the hold on that name that ctx was made
 // under, and whether there is one. Do, RDo and Hold.Context make such contexts. The
-// nesting may be of any depth; of several holds on the name it takes the innermost. It
-// does not say whether the hold still lasts: ctx is cancelled when it does not.
+// nesting may be of any depth. Of several holds on the name it takes the greatest token,
+// which the resource knows of: a reader's lock inside an upgrade has that of the reader's
+// lock outside. It does not say whether a hold still lasts: ctx is cancelled when it does
+// not.
 func TokenFor(ctx context.Context, name string) (token uint64, ok bool) {
 	for s := scopeOf(ctx); s != nil; s = s.outer {
 		if s.hold != nil && s.hold.Name() == name {
-			return s.hold.Token(), true
+			token, ok = max(token, s.hold.Token()), true
 		}
 	}
-	return 0, false
+	return token, ok
 }
 
-// TokenFrom returns the fencing token of the innermost hold that ctx was made
+// TokenFrom returns what TokenFor does for the innermost hold that ctx was made
 // under, whatever its name. Under [WithOwner] with another owner there is none. Where
 // locks of several names nest, that is the token of another lock than the resource
 // expects: use [TokenFor], which asks by name.
@@ -148,7 +150,7 @@ func TokenFrom(ctx context.Context) (token uint64, ok bool) {
 	first := scopeOf(ctx)
 	for s := first; s != nil && s.owner == first.owner; s = s.outer {
 		if s.hold != nil {
-			return s.hold.Token(), true
+			return TokenFor(s, s.hold.Name())
 		}
 	}
 	return 0, false

@@ -49,6 +49,29 @@ func TestTokenFrom(t *testing.T) {
 	})
 }
 
+// A reader's lock inside an upgrade shares the hold of the one outside, with its older token. The resource
+// has seen the upgrade's.
+func TestTokenForInsideAnUpgrade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rw := coretest.Open(t, memory.New(), nil).RWMutex("m")
+		require.NoError(t, rw.RDo(t.Context(), func(ctx context.Context) error {
+			return rw.Do(ctx, func(ctx context.Context) error {
+				upgraded, ok := dlock.TokenFor(ctx, "m")
+				assert.True(t, ok)
+				return rw.RDo(ctx, func(ctx context.Context) error {
+					token, ok := dlock.TokenFor(ctx, "m")
+					assert.True(t, ok)
+					assert.Equal(t, upgraded, token)
+					token, ok = dlock.TokenFrom(ctx)
+					assert.True(t, ok)
+					assert.Equal(t, upgraded, token)
+					return nil
+				})
+			})
+		}))
+	})
+}
+
 // A loss that several nested Dos meet is reported once. The loss of another lock is reported
 // beside it.
 func TestNestedDoReportsOneLossOnce(t *testing.T) {
