@@ -44,7 +44,7 @@ type LockEvent struct {
 type HoldEvent struct {
 	Name   string
 	Shared bool          // a reader's
-	Nested bool          // its owner held the lock already
+	Nested bool          // its owner held the lock already; false for one handle of each lost hold
 	Held   time.Duration // until the store has confirmed the release, or the loss
 	Lost   LossCause     // empty: it was not lost
 }
@@ -83,9 +83,9 @@ func (l *locker) observedAcquire(ctx context.Context, wait bool) (*Hold, error) 
 	if err != nil {
 		return nil, err
 	}
-	e := HoldEvent{Name: l.config.Name, Shared: l.mode == store.Shared, Nested: h.core.Nested()}
+	e := HoldEvent{Name: l.config.Name, Shared: l.mode == store.Shared}
 	h.core.AtEnd(func(end error) {
-		e.Held, e.Lost = time.Since(got), lossCauses[end]
+		e.Nested, e.Held, e.Lost = h.core.Nested(), time.Since(got), lossCauses[end]
 		if e.Lost == "" {
 			o.EndHold(e)
 		} else {

@@ -134,14 +134,16 @@ func TestObserverSeesWaitsAndNestedHolds(t *testing.T) {
 func TestObserverSeesLossAtUnlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, r := observed(t, memory.New(), dlock.Options{})
-		h, err := c.Mutex("m").LockContext(t.Context())
-		require.NoError(t, err)
-		_, err = c.Break(t.Context(), "m")
+		first := coretest.MustLock(t, t.Context(), c.Mutex("m"))
+		h := coretest.MustLock(t, first.Context(t.Context()), c.Mutex("m"))
+		require.NoError(t, first.Unlock())
+		_, err := c.Break(t.Context(), "m")
 		require.NoError(t, err)
 		require.ErrorIs(t, h.Unlock(), dlock.ErrLost)
 		synctest.Wait()
-		require.Len(t, r.holds, 1)
-		assert.Equal(t, dlock.LostGone, r.holds[0].Lost)
+		require.Len(t, r.holds, 2)
+		assert.Equal(t, dlock.LostGone, r.holds[1].Lost)
+		assert.False(t, r.holds[1].Nested, "it is the last of its hold")
 		assert.EqualValues(t, 1, c.Stats().LostGone)
 	})
 }
@@ -180,6 +182,61 @@ func TestObserverSeesLosses(t *testing.T) {
 }
 
 // A handle that was lost before the client could watch it is told all the same.
+// One handle of each hold that is lost is not nested, also if the handle that had the lock first is
+// gone: so who counts those counts as Stats does.
+func TestObserverSeesEachLossOnce(t *testing.T) {
+	for name, x := range map[string]struct {
+		holds func(t *testing.T, rw *dlock.RWMutex) (all []*dlock.Hold)
+		lost  int64
+	}{
+		"nested": {func(t *testing.T, rw *dlock.RWMutex) []*dlock.Hold {
+			outer := coretest.MustLock(t, t.Context(), rw)
+			return []*dlock.Hold{outer, coretest.MustLock(t, outer.Context(t.Context()), rw)}
+		}, 1},
+		"nested, and the first is unlocked": {func(t *testing.T, rw *dlock.RWMutex) []*dlock.Hold {
+			outer := coretest.MustLock(t, t.Context(), rw)
+			inner := coretest.MustLock(t, outer.Context(t.Context()), rw)
+			require.NoError(t, outer.Unlock())
+			return []*dlock.Hold{inner}
+		}, 1},
+		"reader inside the writer": {func(t *testing.T, rw *dlock.RWMutex) []*dlock.Hold {
+			outer := coretest.MustLock(t, t.Context(), rw)
+			return []*dlock.Hold{outer, coretest.MustRLock(t, outer.Context(t.Context()), rw)}
+		}, 2},
+		"downgrade": {func(t *testing.T, rw *dlock.RWMutex) []*dlock.Hold {
+			outer := coretest.MustLock(t, t.Context(), rw)
+			inner := coretest.MustRLock(t, outer.Context(t.Context()), rw)
+			require.NoError(t, outer.Unlock())
+			return []*dlock.Hold{inner}
+		}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := memory.New()
+				c, r := observed(t, s, dlock.Options{})
+				all := x.holds(t, c.RWMutex("a"))
+				_, err := s.Peer().Break(t.Context(), "a")
+				require.NoError(t, err)
+				for _, h := range all {
+					<-h.Done()
+					h.Unlock()
+				}
+				synctest.Wait()
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				var lost int64
+				for _, e := range r.holds {
+					if e.Lost != "" && !e.Nested {
+						lost++
+					}
+				}
+				assert.Equal(t, x.lost, lost)
+				assert.Equal(t, x.lost, c.Stats().LostGone)
+			})
+		})
+	}
+}
+
 func TestObserverSeesAHoldThatIsOverAtOnce(t *testing.T) {
 	c, r := observed(t, memory.New(), dlock.Options{MaxHold: 1})
 	h, err := c.Mutex("m").LockContext(t.Context())

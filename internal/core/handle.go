@@ -259,7 +259,8 @@ func (h *Handle) Deadline() time.Time {
 	return h.turn.place.lease.Deadline()
 }
 
-// Nested reports whether the owner held the name already when it got this handle.
+// Nested reports whether the owner held the name already when it got this handle. It is false
+// for one handle of each hold that is lost, when AtEnd is called.
 func (h *Handle) Nested() bool { return h.nested }
 
 // Count returns how many handles on the name its owner holds through this client.

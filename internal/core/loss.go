@@ -44,6 +44,7 @@ func (p *place) endAll(fx *effects, cause error) {
 		}
 		p.end(g)
 		if lost && oldest != nil {
+			oldest.nested = false // it stands for the hold
 			fx.tell(oldest)
 		}
 	}
@@ -159,6 +160,7 @@ func (c *Client) expired(l *watchdog.Lease) {
 // meanwhile, so Unlock says so, although nothing is left to release.
 func (c *Client) goneAtRelease(h *Handle, err error) error {
 	c.countLoss(ErrGone)
+	h.nested = false // it stands for the hold, and nobody else has it
 	c.tellLost(h, "dlock: hold was gone when it was released")
 	if !errors.Is(err, store.ErrLost) {
 		err = fmt.Errorf("%w: %w", store.ErrLost, err)
