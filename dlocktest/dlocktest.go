@@ -50,8 +50,7 @@ func open(t testing.TB, m *memory.Store, opts *dlock.Options) (*dlock.Client, *S
 	}
 	t.Cleanup(func() {
 		s.Heal()
-		waitForReleases(client)
-		for _, name := range s.heldNames() {
+		for _, name := range s.stillHeld(client) {
 			t.Errorf("dlocktest: lock %q is still held at the end of the test: a hold was not unlocked", name)
 		}
 		if err := client.Close(); err != nil {
@@ -61,12 +60,14 @@ func open(t testing.TB, m *memory.Store, opts *dlock.Options) (*dlock.Client, *S
 	return client, s
 }
 
-// waitForReleases returns when the client has no call of the store under way, or after 10 s. A release that
-// still runs is of a hold that the program has given back, and another call may lead to one.
-func waitForReleases(client *dlock.Client) {
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if now := client.Stats(); now.Releases == 0 && now.Calls == 0 {
-			return
+// stillHeld returns the names that the client holds when it has no call under way, or after 10 s. A
+// release that still runs is of a hold that the program has given back, and a call that was given up
+// leads to one.
+func (s *Store) stillHeld(client *dlock.Client) []string {
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		names, now := s.heldNames(), client.Stats()
+		if len(names) == 0 || now.Releases+now.Calls == 0 || time.Now().After(end) {
+			return names
 		}
 	}
 }

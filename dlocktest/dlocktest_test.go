@@ -94,6 +94,24 @@ func TestEndWaitsForCalls(t *testing.T) {
 	})
 }
 
+// A call that waits until the client is closed delays no end of a test.
+func TestEndWaitsForNoWaiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, q := &probe{TB: t}, &probe{TB: t}
+		other, store := dlocktest.New(q, nil)
+		client, _ := store.Peer(p, nil)
+		hold, err := other.Mutex("a").LockContext(t.Context())
+		require.NoError(t, err)
+		go client.Mutex("a").LockContext(context.Background())
+		synctest.Wait()
+		began := time.Now()
+		assert.Empty(t, p.end())
+		assert.Zero(t, time.Since(began))
+		require.NoError(t, hold.Unlock())
+		assert.Empty(t, q.end())
+	})
+}
+
 // Each fault hits as many calls as it says, in the order in which the test asked for them.
 func TestFaults(t *testing.T) {
 	for name, x := range map[string]struct {

@@ -117,7 +117,8 @@ func (s *Store) down() bool {
 // the holder knows: hold.Done is closed then. The holder is told with its next renewal, after a
 // third of the lease at most. A hold without renewal is lost when its lease ends.
 //
-// The hold is one of a client on this store. Holds of its owner with the same token are lost with it. The store must answer meanwhile.
+// The hold is one of a client on this store. Holds of its owner with the same token are lost
+// with it. The store must answer meanwhile.
 func (s *Store) Lose(hold *dlock.Hold) {
 	s.t.Helper()
 	// A hand-over within the process takes a later token of the same grant. Several holds of one owner
