@@ -25,6 +25,7 @@ import (
 
 	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/postgrestest"
+	"github.com/dlock-go/dlock/internal/process"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/store/postgres"
 )
@@ -133,24 +134,17 @@ func (r *running) signal(s syscall.Signal) {
 	require.NoError(r.t, r.cmd.Process.Signal(s))
 }
 
-// runs reports whether a process is there and is no zombie.
-func runs(pid string) bool {
+// stateOf returns the letter for the state of a process, "X" if it is not there.
+func stateOf(pid string) string {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
-		return false
+		return "X"
 	}
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	return fields[0] != "Z" && fields[0] != "X"
+	return strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))[0]
 }
 
-// isStopped reports whether a process is stopped.
-func isStopped(pid string) bool {
-	stat, err := os.ReadFile("/proc/" + pid + "/stat")
-	if err != nil {
-		return false
-	}
-	return strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))[0] == "T"
-}
+// runs reports whether a process is there and is no zombie.
+func runs(pid string) bool { return stateOf(pid) != "Z" && stateOf(pid) != "X" }
 
 func gone(t *testing.T, pids ...string) {
 	t.Helper()
@@ -234,7 +228,7 @@ func TestExitStatusAndSignalsPass(t *testing.T) {
 	// So does a command that is stopped.
 	r = start(t, dlock(t, url, "run", "s", "--", "sh", "-c", "echo pid $$; kill -STOP $$; echo wrong"))
 	pid = r.says("pid")
-	require.Eventually(t, func() bool { return isStopped(pid) }, long, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return stateOf(pid) == "T" }, long, 5*time.Millisecond)
 	r.signal(syscall.SIGTERM)
 	assert.Equal(t, 143, r.ended())
 	// A signal ends a run that waits, and its command is never run.
@@ -364,30 +358,63 @@ func TestCommandsOnRealStores(t *testing.T) {
 	assert.Contains(t, out, "dlock list: ")
 }
 
-// Nobody reads what dlock run prints, as when the connection of a terminal is cut. Renewals that fail for
-// a moment are logged, and the command goes on.
-func TestClosedOutputEndsNoCommand(t *testing.T) {
+// Nobody reads what dlock run prints, as when the connection of a terminal is cut. It goes on: here it
+// tells of a loss, and ends as always.
+func TestClosedOutputDoesNotEndARun(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	cmd := dlock(t, server.URL(), "run", "--ttl=6s", "p", "--", "sh", "-c", "echo $$ >pid; exec sleep 600 >/dev/null 2>&1")
-	cmd.Dir = t.TempDir()
+	url := redistest.Start(t).URL()
+	cmd := dlock(t, url, "run", "--ttl=1s", "p", "--", "sh", "-c", "echo ready; exec sleep 600")
 	read, write, err := os.Pipe()
 	require.NoError(t, err)
-	cmd.Stderr = write
-	require.NoError(t, cmd.Start())
-	defer cmd.Wait()
-	defer cmd.Process.Kill()
 	read.Close()
+	cmd.Stderr = write
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
 	write.Close()
-	var pid string
-	require.Eventually(t, func() bool {
-		text, _ := os.ReadFile(filepath.Join(cmd.Dir, "pid"))
-		pid = strings.TrimSpace(string(text))
-		return pid != ""
-	}, long, 5*time.Millisecond)
-	server.Pause()
-	time.Sleep(4 * time.Second) // two renewals get no answer
-	server.Resume()
-	time.Sleep(2 * time.Second)
-	assert.True(t, runs(pid), "the command was ended")
+	t.Cleanup(func() { cmd.Process.Kill() }) // it fails if the process has ended
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "ready\n", line)
+	got, said := status(t, dlock(t, url, "break", "--yes", "p"))
+	require.Equal(t, 0, got, said)
+	cmd.Wait()
+	assert.Equal(t, 123, cmd.ProcessState.ExitCode(), "%v", cmd.ProcessState)
+}
+
+// A command that runs as another user cannot be killed, and dlock run says so at once.
+func TestCommandOfAnotherUserIsTold(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("root alone can make a program that runs as root for others")
+	}
+	dir, err := os.MkdirTemp("/tmp", "dlock-setuid-") // where every user may pass
+	require.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	require.NoError(t, os.Chmod(dir, 0o755))
+	install := func(from, name string, mode os.FileMode) string {
+		program, err := os.ReadFile(from)
+		require.NoError(t, err)
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, program, 0o755))
+		require.NoError(t, os.Chmod(path, mode))
+		return path
+	}
+	setpriv, err := exec.LookPath("setpriv") // as sudo does, it becomes another user altogether
+	require.NoError(t, err)
+	url := redistest.Start(t).URL()
+	cmd := dlock(t, url, "run", "--ttl=1s", "u", "--", install(setpriv, "setpriv", 0o755|os.ModeSetuid),
+		"--reuid=0", "sh", "-c", "echo pid $$; exec sleep 600")
+	cmd.Path = install(cmd.Path, "dlock", 0o755)
+	cmd.Dir = dir
+	process.As(cmd, 65534, 65534) // nobody
+	r := start(t, cmd)
+	pid, err := strconv.Atoi(r.says("pid"))
+	require.NoError(t, err)
+	t.Cleanup(func() { syscall.Kill(pid, syscall.SIGKILL) })
+	got, said := status(t, dlock(t, url, "break", "--yes", "u"))
+	require.Equal(t, 0, got, said)
+	r.says("dlock run: the command runs as another user and cannot be killed")
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	assert.Equal(t, 123, r.ended())
 }

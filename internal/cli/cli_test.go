@@ -90,6 +90,8 @@ func TestWrongArgumentsFail(t *testing.T) {
 		assert.NotEmpty(t, stderr, "%q", args)
 		assert.NotContains(t, stderr, "secret")
 	}
+	_, _, stderr := s.dlock("list", "--store=etcd+srv://")
+	assert.NotContains(t, stderr, "begins with none of", "the scheme is known, though no domain follows")
 	s.env = nil
 	status, _, stderr := s.dlock("list")
 	assert.Equal(t, exitFailed, status)
