@@ -50,8 +50,7 @@ type account struct {
 // "max_connections=20". It fails the test if no server is installed.
 func Start(t testing.TB, config ...string) *Server {
 	t.Helper()
-	s := &Server{t: t, as: unprivileged(t)}
-	s.dir = folder(t, s.as)
+	s := newServer(t)
 	s.start(config)
 	return s
 }
@@ -59,14 +58,21 @@ func Start(t testing.TB, config ...string) *Server {
 // StartWithClock is Start for a server, on Linux, whose wall clock the test holds.
 func StartWithClock(t testing.TB, config ...string) (*Server, *clocktest.Clock) {
 	t.Helper()
-	s := &Server{t: t, as: unprivileged(t)}
-	s.dir = folder(t, s.as)
+	s := newServer(t)
 	clock, env := clocktest.New(t, s.dir)
 	s.env = env
 	s.start(config)
 	return s, clock
 }
 
+// newServer returns a server that has a folder and was not started.
+func newServer(t testing.TB) *Server {
+	t.Helper()
+	as := unprivileged(t)
+	return &Server{t: t, as: as, dir: folder(t, as)}
+}
+
+// start makes the data and starts the server.
 func (s *Server) start(config []string) {
 	s.t.Helper()
 	s.run("initdb", "--pgdata="+s.data(), "--username=dlock", "--auth=trust", "--no-sync", "--encoding=UTF8", "--no-locale")

@@ -16,16 +16,27 @@ import (
 
 const lease = 2 * time.Second
 
-// timed is a server whose clock the test holds, and two clients of two handles.
-func timed(t *testing.T) (clock *clocktest.Clock, a, b *dlock.Client, direct *postgres.Store) {
+// timed is a server whose clock the test holds. One client holds two locks, and another waits for the first.
+type timed struct {
+	clock    *clocktest.Clock
+	client   *dlock.Client   // the one that waits
+	direct   *postgres.Store // its handle
+	h, alone *dlock.Hold     // of "n" and of "alone"
+	waits    *locktest.Waiting
+}
+
+func startTimed(t *testing.T) *timed {
 	t.Helper()
-	s := &site{t: t}
-	s.Server, clock = postgrestest.StartWithClock(t)
-	s.url = s.URL()
-	migrate(t, s.url)
+	server, clock := postgrestest.StartWithClock(t)
+	url := server.URL()
+	migrate(t, url)
 	options := dlock.Options{TTL: lease, WaitTTL: lease}
-	direct = open(t, s.url)
-	return clock, locktest.NewClient(t, open(t, s.url), options), locktest.NewClient(t, direct, options), direct
+	holder, direct := locktest.NewClient(t, open(t, url), options), open(t, url)
+	s := &timed{clock: clock, client: locktest.NewClient(t, direct, options), direct: direct}
+	s.h, s.alone = locktest.Lock(t, holder, "n"), locktest.Lock(t, holder, "alone")
+	s.waits = locktest.Begin(t, s.client, "n")
+	locktest.Queued(t, direct, "n", 1)
+	return s
 }
 
 // told asserts that the holder is told a loss within a third of a lease, when it renews.
@@ -43,17 +54,14 @@ func told(t *testing.T, h *dlock.Hold, jumped time.Time) {
 // right again.
 func TestFault61_ServerClockJumpsForward(t *testing.T) {
 	t.Parallel()
-	clock, a, b, direct := timed(t)
-	h, alone := locktest.Lock(t, a, "n"), locktest.Lock(t, a, "alone")
-	waits := locktest.Begin(t, b, "n")
-	locktest.Queued(t, direct, "n", 1)
+	s := startTimed(t)
 	jumped := time.Now()
-	clock.Jump(time.Minute)
-	told(t, h, jumped)
-	told(t, alone, jumped)
-	next, _ := waits.Granted(lease + locktest.Soon)
-	if next.Token() <= h.Token() {
-		t.Errorf("token %d after %d", next.Token(), h.Token())
+	s.clock.Jump(time.Minute)
+	told(t, s.h, jumped)
+	told(t, s.alone, jumped)
+	next, _ := s.waits.Granted(lease + locktest.Soon)
+	if next.Token() <= s.h.Token() {
+		t.Errorf("token %d after %d", next.Token(), s.h.Token())
 	}
 	time.Sleep(lease)
 	if err := next.Err(); err != nil {
@@ -62,8 +70,8 @@ func TestFault61_ServerClockJumpsForward(t *testing.T) {
 	locktest.Unlock(t, next)
 	last := next.Token()
 	for _, d := range []time.Duration{0, time.Minute, -time.Minute, 0} {
-		clock.Jump(d)
-		h := locktest.Lock(t, b, "n")
+		s.clock.Jump(d)
+		h := locktest.Lock(t, s.client, "n")
 		if h.Token() <= last {
 			t.Errorf("clock at %v: token %d after %d", d, h.Token(), last)
 		}
@@ -77,56 +85,53 @@ func TestFault61_ServerClockJumpsForward(t *testing.T) {
 // by their contexts, and Break frees the lock.
 func TestFault62_ServerClockJumpsBack(t *testing.T) {
 	t.Parallel()
-	clock, a, b, direct := timed(t)
-	h, alone := locktest.Lock(t, a, "n"), locktest.Lock(t, a, "alone")
-	waits := locktest.Begin(t, b, "n")
-	locktest.Queued(t, direct, "n", 1)
+	s := startTimed(t)
 	dead := request("dead", 1, false)
 	dead.TTL = lease
-	hold(t, direct, dead)
+	hold(t, s.direct, dead)
 	remains := func(name string) time.Duration {
-		state, err := direct.Inspect(t.Context(), name)
+		state, err := s.direct.Inspect(t.Context(), name)
 		if err != nil || len(state.Holders) != 1 {
 			t.Fatalf("%s: got %+v, %v", name, state, err)
 		}
 		return state.Holders[0].Remaining
 	}
-	clock.Jump(-time.Hour)
+	s.clock.Jump(-time.Hour)
 	if remains("dead") < 59*time.Minute {
 		t.Fatal("the clock has not jumped")
 	}
 	locktest.Poll(t, "renewals have shortened the leases", lease+locktest.Late, func() bool { return remains("n") <= lease && remains("alone") <= lease })
-	waits.Waits()
-	if h.Err() != nil || alone.Err() != nil {
-		t.Errorf("the holders have %v, %v", h.Err(), alone.Err())
+	s.waits.Waits()
+	if s.h.Err() != nil || s.alone.Err() != nil {
+		t.Errorf("the holders have %v, %v", s.h.Err(), s.alone.Err())
 	}
-	locktest.Unlock(t, h)
-	next, _ := waits.Granted(locktest.Soon)
-	if next.Token() <= h.Token() {
-		t.Errorf("token %d after %d", next.Token(), h.Token())
+	locktest.Unlock(t, s.h)
+	next, _ := s.waits.Granted(locktest.Soon)
+	if next.Token() <= s.h.Token() {
+		t.Errorf("token %d after %d", next.Token(), s.h.Token())
 	}
 	locktest.Unlock(t, next)
 
 	ctx, cancel := context.WithTimeout(t.Context(), lease)
 	defer cancel()
-	at, err := locktest.BeginWith(t, ctx, b, "dead").Failed(lease + locktest.Soon)
+	at, err := locktest.BeginWith(t, ctx, s.client, "dead").Failed(lease + locktest.Soon)
 	if deadline, _ := ctx.Deadline(); !errors.Is(err, context.DeadlineExceeded) || at.After(deadline.Add(locktest.Late)) {
 		t.Errorf("got %v, %v after the deadline", err, at.Sub(deadline))
 	}
-	if n, err := direct.Break(t.Context(), "dead"); err != nil || n != 1 {
+	if n, err := s.direct.Break(t.Context(), "dead"); err != nil || n != 1 {
 		t.Errorf("Break: got %d, %v", n, err)
 	}
-	locktest.Unlock(t, locktest.Lock(t, b, "dead"))
+	locktest.Unlock(t, locktest.Lock(t, s.client, "dead"))
 
 	jumped := time.Now()
-	clock.Jump(0)
-	told(t, alone, jumped) // what was renewed an hour ago is over now
-	again := locktest.Lock(t, b, "alone")
-	if again.Token() <= alone.Token() {
-		t.Errorf("token %d after %d", again.Token(), alone.Token())
+	s.clock.Jump(0)
+	told(t, s.alone, jumped) // what was renewed an hour ago is over now
+	again := locktest.Lock(t, s.client, "alone")
+	if again.Token() <= s.alone.Token() {
+		t.Errorf("token %d after %d", again.Token(), s.alone.Token())
 	}
 	locktest.Unlock(t, again)
-	if err := direct.Release(t.Context(), refOf(dead)); !errors.Is(err, store.ErrLost) {
+	if err := s.direct.Release(t.Context(), refOf(dead)); !errors.Is(err, store.ErrLost) {
 		t.Errorf("the broken hold: got %v", err)
 	}
 }
