@@ -181,7 +181,6 @@ func TestObserverSeesLosses(t *testing.T) {
 	}
 }
 
-// A handle that was lost before the client could watch it is told all the same.
 // One handle of each hold that is lost is not nested, also if the handle that had the lock first is
 // gone: so who counts those counts as Stats does.
 func TestObserverSeesEachLossOnce(t *testing.T) {
@@ -237,6 +236,7 @@ func TestObserverSeesEachLossOnce(t *testing.T) {
 	}
 }
 
+// A handle that was lost before the client could watch it is told all the same.
 func TestObserverSeesAHoldThatIsOverAtOnce(t *testing.T) {
 	c, r := observed(t, memory.New(), dlock.Options{MaxHold: 1})
 	h, err := c.Mutex("m").LockContext(t.Context())

@@ -22,7 +22,7 @@ func (m *model) expire(l *modelLock) {
 	if len(l.holds) == 0 && m.is("places end with the holds") && n > len(l.queue) {
 		l.queue = nil
 	}
-	if len(l.holds) == 0 && m.is("burials end with the holds") && n > len(l.holds)+len(l.queue) {
+	if len(l.holds) == 0 && m.is("burials end with the holds") && n > len(l.queue) {
 		clear(l.buried)
 	}
 	if len(l.holds) == 0 && m.is("tokens start again after expiry") && n > 0 {
