@@ -65,7 +65,8 @@ func open(t testing.TB, m *memory.Store, opts *dlock.Options) (*dlock.Client, *S
 // leads to one.
 func (s *Store) stillHeld(client *dlock.Client) []string {
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		names, now := s.heldNames(), client.Stats()
+		now := client.Stats() // before the names, so that a release that ended has taken its hold away
+		names := s.heldNames()
 		if len(names) == 0 || now.Releases+now.Calls == 0 || time.Now().After(end) {
 			return names
 		}

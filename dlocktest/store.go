@@ -118,7 +118,7 @@ func (s *Store) down() bool {
 // third of the lease at most. A hold without renewal is lost when its lease ends.
 //
 // The hold is one of a client on this store. Holds of its owner with the same token are lost
-// with it. The store must answer meanwhile.
+// with it; Lose does not wait until they are told. The store must answer meanwhile.
 func (s *Store) Lose(hold *dlock.Hold) {
 	s.t.Helper()
 	// A hand-over within the process takes a later token of the same grant. Several holds of one owner
