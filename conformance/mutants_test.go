@@ -59,10 +59,15 @@ func modelSuite(bug string) Suite {
 
 // failures runs every case on the model with a bug and reports those that fail.
 func failures(t *testing.T, bug string) (reports map[string]string) {
+	return failuresOf(t, bug, allCases()...)
+}
+
+// failuresOf is failures for some cases.
+func failuresOf(t *testing.T, bug string, cases ...testCase) (reports map[string]string) {
 	p := modelSuite(bug).plan(t)
 	p.quick = true
 	reports = make(map[string]string)
-	for _, c := range allCases() {
+	for _, c := range cases {
 		if why := p.skips(c); why != "" {
 			t.Errorf("%s: skipped: %s", c.name, why)
 		} else if got := p.run(t, c); got.report != "" {
@@ -86,6 +91,12 @@ func TestMutants(t *testing.T) {
 			t.Run(bug, func(t *testing.T) {
 				t.Parallel()
 				reports := failures(t, bug)
+				// Of two calls at once the scheduler may run first, in each round, the one that hides the bug.
+				for _, name := range table[bug] {
+					for again := 0; reports[name] == "" && again < 3; again++ {
+						maps.Copy(reports, failuresOf(t, bug, named(t, name)))
+					}
+				}
 				for name, report := range reports {
 					if !slices.Contains(table[bug], name) {
 						t.Errorf("a case that is not meant for it fails: %s", report)

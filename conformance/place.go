@@ -119,6 +119,7 @@ var placeCases = []testCase{
 			end := 2*h.ttl + h.lag
 			h.exclusive("A").lease(end).hold()
 			held := h.last
+			h.rely(held, end)
 			w1, w2 := h.exclusive("W1").waitTTL(h.ttl), h.exclusive("W2")
 			w1.queue()
 			place := h.last

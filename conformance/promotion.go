@@ -49,6 +49,7 @@ var promotionCases = []testCase{
 			w1, w2 := h.exclusive("W1").waitTTL(end), h.exclusive("W2").waitTTL(end)
 			a.hold()
 			head := h.last
+			h.rely(head, end)
 			w1.queue()
 			w2.queue()
 			places := h.last

@@ -19,7 +19,7 @@ func TestRunWritesToATerminalThatItsCommandHas(t *testing.T) {
 	script, err := exec.LookPath("script")
 	require.NoError(t, err, "script of util-linux makes the terminal")
 	cmd.Path = script
-	cmd.Args = []string{"script", "-qec", `set -m; stty tostop; "$DLOCK" run --ttl=1s t -- sh -c "echo ready >/dev/tty; exec sleep 600"; echo status $?`, "/dev/null"}
+	cmd.Args = []string{"script", "-qec", `set -m; stty tostop; "$DLOCK" run --ttl=6s t -- sh -c "echo ready >/dev/tty; exec sleep 600"; echo status $?`, "/dev/null"}
 	cmd.Env = append(cmd.Env, "SHELL=/bin/sh")
 	r := start(t, cmd)
 	r.says("ready")

@@ -76,7 +76,7 @@ func TestShutdown(t *testing.T) {
 	locks, err := redis.Open(server.URL())
 	require.NoError(t, err)
 	defer locks.Close()
-	s := start(t, "-redis", server.URL(), "-work", "200ms", "-wait", "1m")
+	s := start(t, "-redis", server.URL(), "-work", "1s", "-wait", "1m")
 	answer := make(chan int)
 	go func() { answer <- s.reserve(t, "mug") }()
 	require.Eventually(t, func() bool {

@@ -41,16 +41,22 @@ func startPrometheus(t testing.TB, target string) *server {
 	text := fmt.Sprintf("scrape_configs:\n- job_name: orders\n  scrape_interval: %s\n  scrape_timeout: %[1]s\n  static_configs:\n  - targets: [%q]\n",
 		scrape, target)
 	require.NoError(t, os.WriteFile(config, []byte(text), 0o600))
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := l.Addr().String()
-	require.NoError(t, l.Close())
 	log, err := os.Create(filepath.Join(dir, "log"))
 	require.NoError(t, err)
-	cmd := exec.Command(program, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
-	cmd.Stderr = log
-	p, err := process.Start(cmd)
-	require.NoError(t, err)
+	var p *process.Process
+	s := &server{t: t}
+	begin := func() {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		address := l.Addr().String()
+		require.NoError(t, l.Close())
+		cmd := exec.Command(program, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
+		cmd.Stderr = log
+		p, err = process.Start(cmd)
+		require.NoError(t, err)
+		s.url = "http://" + address
+	}
+	begin()
 	t.Cleanup(func() {
 		p.Kill()
 		log.Close()
@@ -58,8 +64,10 @@ func startPrometheus(t testing.TB, target string) *server {
 			t.Logf("Prometheus says: %s", text)
 		}
 	})
-	s := &server{t, "http://" + address}
 	require.Eventually(t, func() bool {
+		if p.Ended() { // somebody else has bound the port meanwhile
+			begin()
+		}
 		reply, err := http.Get(s.url + "/-/ready")
 		if err != nil {
 			return false

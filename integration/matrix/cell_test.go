@@ -133,6 +133,17 @@ func (c *cell) state() store.State {
 	return state
 }
 
+// atMost is the store's state, as soon as it has no more than so many holds and places. Unlock
+// returns when a majority of a quorum has released: a slower node has still to.
+func (c *cell) atMost(n int) store.State {
+	c.t.Helper()
+	state := c.state()
+	for grace := time.Now().Add(locktest.Late); c.apart && len(state.Holders)+len(state.Queue) > n && time.Now().Before(grace); state = c.state() {
+		time.Sleep(time.Millisecond)
+	}
+	return state
+}
+
 // holds asserts that the store knows the hold, by its token, and counts n
 // altogether.
 func (c *cell) holds(h *dlock.Hold, n int) {
@@ -140,11 +151,7 @@ func (c *cell) holds(h *dlock.Hold, n int) {
 	if err := h.Err(); err != nil {
 		c.t.Fatal(err)
 	}
-	state := c.state()
-	// Unlock returns when a majority has released: a slower node has still to.
-	for grace := time.Now().Add(locktest.Late); c.apart && len(state.Holders) > n && time.Now().Before(grace); state = c.state() {
-		time.Sleep(time.Millisecond)
-	}
+	state := c.atMost(n)
 	known := 0
 	for _, e := range state.Holders {
 		if e.Token == h.Token() {
@@ -166,7 +173,7 @@ func (c *cell) free() {
 	}
 	c.holds(h, 1)
 	locktest.Unlock(c.t, h)
-	if state := c.state(); len(state.Holders)+len(state.Queue) > 0 {
+	if state := c.atMost(0); len(state.Holders)+len(state.Queue) > 0 {
 		c.t.Fatalf("left at the store: %+v", state)
 	}
 }

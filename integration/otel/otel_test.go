@@ -87,7 +87,7 @@ func TestMetrics(t *testing.T) {
 	require.NoError(t, err)
 	_, err = w.RWMutex("sku/1").TryRLockContext(t.Context())
 	require.ErrorIs(t, err, dlock.ErrHeld)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	_, err = w.Mutex("sku/1").LockContext(ctx)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -128,7 +128,7 @@ func TestLossesBeginAtZero(t *testing.T) {
 
 func TestLossesAndRenewals(t *testing.T) {
 	s := memory.New()
-	w := watch(t, s, &otel.Options{}, dlock.Options{TTL: 100 * time.Millisecond})
+	w := watch(t, s, &otel.Options{}, dlock.Options{TTL: time.Second})
 	h, err := w.Mutex("m").LockContext(t.Context())
 	require.NoError(t, err)
 	assert.Eventually(t, func() bool {

@@ -18,7 +18,7 @@ import (
 type Moment int64
 
 const (
-	orderBits = 16
+	orderBits = 18
 	apart     = 4
 	never     = Moment(math.MaxInt64)
 )

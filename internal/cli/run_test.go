@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -108,7 +109,7 @@ func TestRunKillsTheCommandWhenTheLockIsBroken(t *testing.T) {
 		}
 	}()
 	began := time.Now()
-	status, _, errs := s.dlock("run", "--ttl=300ms", "a", "sleep", "60")
+	status, _, errs := s.dlock("run", "--ttl=3s", "a", "sleep", "60")
 	assert.Equal(t, exitLost, status)
 	assert.Contains(t, errs, "is lost")
 	assert.Less(t, time.Since(began), 30*time.Second)
@@ -131,7 +132,7 @@ func TestSignalEndsARunThatOpensItsStore(t *testing.T) {
 	p.Open = func(context.Context, string) (store.Store, error) {
 		self, err := os.FindProcess(os.Getpid())
 		if err == nil {
-			err = self.Signal(os.Interrupt)
+			err = self.Signal(syscall.SIGTERM)
 		}
 		if err != nil {
 			return nil, err
@@ -142,7 +143,7 @@ func TestSignalEndsARunThatOpensItsStore(t *testing.T) {
 		}
 		return nil, errors.New("no answer")
 	}
-	assert.Equal(t, 128+2, p.Run([]string{"run", "a", "true"}))
+	assert.Equal(t, 128+15, p.Run([]string{"run", "a", "true"}))
 }
 
 // 124 says that another owner has the lock. A store that does not answer says nothing like it.

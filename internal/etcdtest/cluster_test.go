@@ -24,7 +24,6 @@ func TestLeaderMovesAndIsReplaced(t *testing.T) {
 	second := c.MoveLeader()
 	t.Log("move took", time.Since(began))
 	require.NotSame(t, first, second)
-	require.Same(t, second, c.Leader())
 
 	second.Kill()
 	began = time.Now()

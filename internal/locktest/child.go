@@ -198,17 +198,22 @@ func StartChild(t testing.TB, job, url, name string, ttl time.Duration) *Child {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stdout, err := cmd.StdoutPipe()
+	// Not StdoutPipe, whose last lines are lost when the process is waited for before they are read.
+	stdout, written, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.proc, err = process.Start(cmd); err != nil {
+	cmd.Stdout = written
+	c.proc, err = process.Start(cmd)
+	written.Close()
+	if err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		defer close(c.said)
+		defer stdout.Close()
 		for lines := bufio.NewScanner(stdout); lines.Scan(); {
 			c.said <- lines.Text()
 		}

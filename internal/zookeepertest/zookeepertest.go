@@ -44,22 +44,44 @@ type Member struct {
 func Start(t testing.TB, n int) *Ensemble {
 	t.Helper()
 	e := &Ensemble{t: t}
+	for range n {
+		e.Members = append(e.Members, &Member{e: e, dir: t.TempDir()})
+	}
+	// Somebody else may bind a port while a server starts that is to have it. That server ends.
+	for attempt := 1; !e.start(); attempt++ {
+		if attempt == 5 {
+			t.Fatal("zookeepertest: a server ended while it started, five times, each with other ports")
+		}
+	}
+	return e
+}
+
+// start starts the servers on free ports and blocks until each serves clients. It returns false if one has ended.
+func (e *Ensemble) start() bool {
+	e.t.Helper()
+	addrs := freeAddrs(e.t, 3*len(e.Members))
 	var servers strings.Builder
-	for i := range n {
-		e.Members = append(e.Members, &Member{Addr: freeAddr(t), e: e, dir: t.TempDir()})
-		if n > 1 {
-			fmt.Fprintf(&servers, "server.%d=%s:%s\n", i+1, freeAddr(t), port(freeAddr(t)))
+	for i, m := range e.Members {
+		m.Addr = addrs[3*i]
+		if len(e.Members) > 1 {
+			fmt.Fprintf(&servers, "server.%d=%s:%s\n", i+1, addrs[3*i+1], port(addrs[3*i+2]))
 		}
 	}
 	for i, m := range e.Members {
 		m.configure(i+1, servers.String())
-		t.Cleanup(m.Kill)
 		m.launch()
+		e.t.Cleanup(m.Kill)
 	}
 	for _, m := range e.Members {
-		m.AwaitServing()
+		if !m.serves() {
+			e.t.Logf("zookeepertest: the server at %s ended: %s", m.Addr, m.running.Cmd.Stderr)
+			for _, m := range e.Members {
+				m.Kill()
+			}
+			return false
+		}
 	}
-	return e
+	return true
 }
 
 // configure writes the files that a server starts with. An election that comes to nothing,
@@ -113,12 +135,16 @@ func (m *Member) launch() {
 // majority with a leader.
 func (m *Member) AwaitServing() {
 	m.e.t.Helper()
-	await(m.e.t, "the server at "+m.Addr+" serves", func() bool {
-		if m.running.Ended() {
-			m.e.t.Fatalf("zookeepertest: the server ended: %s", m.running.Cmd.Stderr)
-		}
-		return m.mode() != ""
-	})
+	if !m.serves() {
+		m.e.t.Fatalf("zookeepertest: the server ended: %s", m.running.Cmd.Stderr)
+	}
+}
+
+// serves blocks until the server serves clients. It returns false if the server has ended.
+func (m *Member) serves() bool {
+	m.e.t.Helper()
+	await(m.e.t, "the server at "+m.Addr+" serves", func() bool { return m.running.Ended() || m.mode() != "" })
+	return !m.running.Ended()
 }
 
 // mode is "standalone", "leader" or "follower", or "" if the server does not
@@ -223,14 +249,18 @@ func (m *Member) Pause() {
 // Resume lets a paused server go on.
 func (m *Member) Resume() { m.running.Resume() }
 
-func freeAddr(t testing.TB) string {
+// freeAddrs returns n different addresses that were free a moment ago.
+func freeAddrs(t testing.TB, n int) (addrs []string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("zookeepertest: no free port: %v", err)
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatalf("zookeepertest: no free port: %v", err)
+		}
+		defer l.Close()
+		addrs = append(addrs, l.Addr().String())
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return addrs
 }
 
 func port(addr string) string {

@@ -241,7 +241,7 @@ func TestFault96ReleaseOfAHoldThatIsAPlaceAgain(t *testing.T) {
 			told := make(chan store.Event, 1)
 			waiter.Listen(func(e store.Event) { told <- e })
 			first, second := newRequest("a", 1), newRequest("a", 2)
-			second.Queue, second.Mode = true, mode
+			second.Queue, second.Mode, second.WaitTTL = true, mode, time.Minute // longer than the server takes to go back
 			locktest.Hold(t, s.direct, first)
 			locktest.Queue(t, waiter, second)
 			s.cluster.Save()

@@ -163,6 +163,7 @@ func TestFault15RebirthAmidAGrant(t *testing.T) {
 			s.pass(50)
 			r, reader, writer := locktest.Request("a", 1), locktest.Request("a", 2), locktest.Request("a", 3)
 			r.Mode, reader.Mode = store.Shared, store.Shared
+			writer.TTL = time.Minute // longer than a handle takes to connect again
 			if shared {
 				locktest.Hold(t, other, reader)
 			}

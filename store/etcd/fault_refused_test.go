@@ -162,7 +162,7 @@ func guard(t *testing.T, c *etcdtest.Cluster) *clientv3.Client {
 // lock, and the waiter is told at once, also when its watch has to be opened anew.
 func TestFault42AuthTokensEnd(t *testing.T) {
 	t.Parallel()
-	const lease = 3 * time.Second
+	const lease = 6 * time.Second
 	for name, end := range map[string]func(t *testing.T, c *etcdtest.Cluster, root *clientv3.Client, p *proxytest.Proxy){
 		"by time": func(t *testing.T, _ *etcdtest.Cluster, root *clientv3.Client, _ *proxytest.Proxy) {
 			<-time.After(2500 * time.Millisecond)

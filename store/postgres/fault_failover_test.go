@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/dlock-go/dlock/internal/postgrestest"
 	"github.com/dlock-go/dlock/store"
@@ -19,6 +20,7 @@ func TestFault113_FailoverToReplica(t *testing.T) {
 	events := hear(locks)
 
 	kept, lost := request("kept", 1, false), request("lost", 2, false)
+	kept.TTL = time.Minute // longer than the fail-over takes
 	hold(t, locks, kept)
 	s.HasReplayed(replica)
 	replica.Stop()
@@ -48,6 +50,7 @@ func TestFault113_CrashKeepsLocks(t *testing.T) {
 	s := start(t)
 	locks := open(t, s.url)
 	holder, waiter := request("n", 1, false), request("n", 2, true)
+	holder.TTL, waiter.WaitTTL = time.Minute, time.Minute // longer than the server takes to start
 	first := hold(t, locks, holder)
 	queue(t, locks, waiter)
 	s.Crash()

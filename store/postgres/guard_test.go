@@ -108,7 +108,7 @@ func TestGuardKeepsTheLock(t *testing.T) {
 	for _, waiters := range []bool{false, true} {
 		name := map[bool]string{false: "lone", true: "contended"}[waiters]
 		req := request(name, 1, false)
-		req.TTL = 300 * time.Millisecond
+		req.TTL = time.Second
 		g := hold(t, locks, req)
 		if waiters {
 			queue(t, locks, request(name, 3, true))

@@ -56,7 +56,7 @@ func swapChecksTheClock(t *testing.T, s *site) {
 func askingAgainPromotes(t *testing.T, s *site) {
 	locks, peer := open(t, s.url), open(t, s.url)
 	holder, waiter := request("n", 1, false), request("n", 2, true)
-	holder.TTL = time.Second
+	holder.TTL = 3 * time.Second
 	first := hold(t, locks, holder)
 	queue(t, peer, waiter)
 	queue(t, peer, waiter)

@@ -28,8 +28,8 @@ func TestFault15RestartWithLoss(t *testing.T) {
 	h, alone := a.take("a"), a.take("alone")
 	w := b.queue("a")
 
-	began := time.Now()
 	server.Restart()
+	began := time.Now()
 	next := w.comes(began, byAsking)
 	require.Greater(t, next.Token(), h.Token())
 	told(t, h, began, byRenewal)

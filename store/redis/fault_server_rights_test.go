@@ -185,10 +185,11 @@ func TestFault35NoRightToLateCommands(t *testing.T) {
 		user := fmt.Sprint("user", i)
 		server.MustDo("ACL", "SETUSER", user, "on", ">"+canary, "~*", "&*", "+@all", missing)
 		held, waits, other := want(missing, 1), want(missing, 2), want(missing, 3)
-		held.TTL, waits.Queue = lease/4, true
+		held.TTL, waits.Queue = lease/2, true
+		without := open(t, as(user, server.Addr))
 		_, err := s.Acquire(bounded(t), held)
 		require.NoError(t, err)
-		_, err = open(t, as(user, server.Addr)).Acquire(bounded(t), waits)
+		_, err = without.Acquire(bounded(t), waits)
 		require.ErrorIs(t, err, store.ErrRefused, missing)
 		for began := time.Now(); time.Since(began) < 2*held.TTL; time.Sleep(held.TTL / 10) {
 			require.NoError(t, s.Renew(bounded(t), []store.Ref{of(held)})[0], missing)

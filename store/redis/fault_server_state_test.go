@@ -36,8 +36,8 @@ func passes(t *testing.T, err error, code string) {
 func waitsOut(t *testing.T, s *redis.Store, name, code string) {
 	t.Helper()
 	for range 10 {
-		ctx, cancel := context.WithTimeout(context.Background(), lease/8)
 		began := time.Now()
+		ctx, cancel := context.WithTimeout(context.Background(), lease/8)
 		_, err := s.Acquire(ctx, want(name, 1))
 		cancel()
 		require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -273,24 +273,24 @@ func TestFault27ScriptsFlushed(t *testing.T) {
 	}
 	var refs []store.Ref
 	for i := range 200 {
-		r := want(fmt.Sprint("many ", i), i)
+		r := long(want(fmt.Sprint("many ", i), i))
 		_, err := p.store.Acquire(bounded(t), r)
 		require.NoError(t, err)
 		refs = append(refs, of(r))
 	}
 	for range 2 {
-		flushed("Acquire", func() error { _, err := p.store.Acquire(bounded(t), want("a", 1)); return err })
+		flushed("Acquire", func() error { _, err := p.store.Acquire(bounded(t), long(want("a", 1))); return err })
 		flushed("Acquire that waits", func() error {
-			r := want("a", 2)
+			r := long(want("a", 2))
 			r.Queue = true
 			_, err := p.store.Acquire(bounded(t), r)
 			return err
 		})
 		flushed("Inspect", func() error { _, err := p.store.Inspect(bounded(t), "a"); return err })
 		flushed("List", func() error { _, err := p.store.List(bounded(t)); return err })
-		flushed("Release", func() error { return p.store.Release(bounded(t), of(want("a", 1))) })
+		flushed("Release", func() error { return p.store.Release(bounded(t), of(long(want("a", 1)))) })
 		flushed("Renew", func() error {
-			for _, err := range p.store.Renew(bounded(t), append(refs, of(want("a", 2)))) {
+			for _, err := range p.store.Renew(bounded(t), append(refs, of(long(want("a", 2))))) {
 				if err != nil {
 					return err
 				}

@@ -18,12 +18,17 @@ import (
 type dialing struct {
 	rueidis.Client
 	first  string
+	met    chan struct{} // gets one value when a call waits
 	dialed chan struct{}
 	passed chan struct{} // gets one value for each call that has waited
 }
 
 func (d *dialing) wait(first string) (waited bool) {
 	if first == d.first {
+		select {
+		case d.met <- struct{}{}:
+		default:
+		}
 		<-d.dialed
 	}
 	return first == d.first
@@ -72,15 +77,22 @@ func TestFault93VoteEndsWithItsContext(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			x.prepare()
-			d := &dialing{Client: manyConnections(t, server.Addr), first: x.first, dialed: make(chan struct{}), passed: make(chan struct{}, 10)}
+			d := &dialing{Client: manyConnections(t, server.Addr), first: x.first,
+				met: make(chan struct{}, 1), dialed: make(chan struct{}), passed: make(chan struct{}, 10)}
 			s := newStore(t, d)
-			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			ended := make(chan error, 1)
 			go func() { ended <- x.call(ctx, s) }()
 			select {
+			case <-d.met:
 			case err := <-ended:
-				require.ErrorIs(t, err, context.DeadlineExceeded)
+				t.Fatal("it has met no dialing: ", err)
+			}
+			cancel()
+			select {
+			case err := <-ended:
+				require.ErrorIs(t, err, context.Canceled)
 			case <-time.After(ample):
 				t.Error("it outlives its context")
 			}

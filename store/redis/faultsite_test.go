@@ -200,6 +200,12 @@ func (s *site) queued(name string, n int) {
 	locktest.Poll(s.t, strconv.Itoa(n)+" in the queue of "+name, locktest.Patience, func() bool { return len(s.state(name).Queue) == n })
 }
 
+// granted waits until the server has a holder of name.
+func (s *site) granted(name string) {
+	s.t.Helper()
+	locktest.Poll(s.t, "a holder of "+name, locktest.Patience, func() bool { return len(s.state(name).Holders) == 1 })
+}
+
 // holds asserts that the hold is good and the only one the server has.
 func (s *site) holds(h *dlock.Hold) {
 	s.t.Helper()

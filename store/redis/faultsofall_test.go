@@ -9,7 +9,10 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
-func TestFaultsOfAllStores(t *testing.T) { faulttest.Run(t, alike) }
+func TestFaultsOfAllStores(t *testing.T) {
+	t.Parallel()
+	faulttest.Run(t, alike)
+}
 
 // alike is a server for the tests of faults that are the same for all stores.
 func alike(t *testing.T) *faulttest.Site {

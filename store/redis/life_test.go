@@ -99,6 +99,7 @@ func TestFlushOfANodeThatHoldsAVote(t *testing.T) {
 	proxies, behind := m.proxies()
 	a, b := m.open(behind...), m.open(m.addresses()...)
 	proxies[2].Blackhole(true)
+	m.free(a, "probe of two")
 	r := m.request("n")
 	m.hold(a, r)
 	held := time.Now()

@@ -87,12 +87,12 @@ func TestLookAtTheDead(t *testing.T) {
 				req.Queue, req.TTL = true, time.Minute
 				req.WaitTTL = time.Minute
 				if i == 0 {
-					req.TTL = 500 * time.Millisecond
+					req.TTL = lease
 				}
 				_, err := s.Acquire(bounded(t), req)
 				require.NoError(t, err)
 			}
-			time.Sleep(550 * time.Millisecond) // time of the server, which nothing here can move
+			time.Sleep(lease + 50*time.Millisecond) // time of the server, which nothing here can move
 			server.MustDo("CONFIG", "SET", "min-replicas-to-write", "1")
 			state, err := s.Inspect(bounded(t), "a")
 			require.NoError(t, err)

@@ -42,7 +42,6 @@ func TestPartitionsSpread(t *testing.T) {
 // them, and few calls are under way at once. Those that may be in front of a Lock take it less
 // than 1 ms.
 func TestRenewalsDoNotDelayLocks(t *testing.T) {
-	t.Parallel()
 	server := redistest.Start(t)
 	s := open(t, server.URL())
 	const holds = 10_000

@@ -95,6 +95,7 @@ func TestConformanceQuorum(t *testing.T) {
 
 // TestOpenQuorum: a minority may be down, and joins when it is up.
 func TestOpenQuorum(t *testing.T) {
+	t.Parallel()
 	servers := []*redistest.Server{redistest.Start(t), redistest.Start(t), redistest.Start(t)}
 	urls := []string{servers[0].URL(), servers[1].URL(), servers[2].URL()}
 	servers[2].Kill()
@@ -122,6 +123,7 @@ func TestOpenQuorum(t *testing.T) {
 }
 
 func TestOpenQuorumInvalid(t *testing.T) {
+	t.Parallel()
 	for _, urls := range [][]string{{}, {"redis://127.0.0.1:1"}, {"redis://a", "redis://b", "http://c"}} {
 		q, err := redis.OpenQuorum(urls...)
 		if err == nil {

@@ -131,14 +131,14 @@ func TestDeadSiblingBesideAForeignRecord(t *testing.T) {
 	owner := newRequest(1).Owner
 	for i := range 3 {
 		req := newRequest(1 + i)
-		req.Name, req.Owner, req.Queue, req.WaitTTL = held.Name, owner, true, time.Duration(100+i)*time.Millisecond
+		req.Name, req.Owner, req.Queue, req.WaitTTL = held.Name, owner, true, time.Duration(1000+i)*time.Millisecond
 		if _, err := s.Acquire(t.Context(), req); err != nil {
 			t.Fatal(err)
 		}
 	}
 	second, third := newRequest(2).ID, newRequest(3).ID
 	server.MustDo("HSET", redis.LockKey(held.Name), "E:"+second, "garbage")
-	time.Sleep(150 * time.Millisecond) // time of the server, which nothing here can move
+	time.Sleep(1100 * time.Millisecond) // time of the server, which nothing here can move
 	if _, err := s.Break(t.Context(), held.Name); !errors.Is(err, store.ErrForeignKey) {
 		t.Fatal(err)
 	}

@@ -283,6 +283,7 @@ func restart(t *testing.T, e *zookeepertest.Ensemble) {
 	s := open(t, e.URL())
 	events := hear(s)
 	held, waits := request("restart", 1, false), request("restart", 2, true)
+	held.TTL, waits.WaitTTL = time.Minute, time.Minute // longer than a server takes to start
 	hold(t, s, held)
 	queue(t, s, waits)
 	e.Members[0].Kill()
