@@ -115,12 +115,17 @@ func TestObserverSeesWaitsAndNestedHolds(t *testing.T) {
 		m := c.Mutex("m")
 		err := m.Do(t.Context(), func(ctx context.Context) error {
 			var wait sync.WaitGroup
-			wait.Go(func() { m.Lock(); m.Unlock() })
+			wait.Go(func() {
+				m.Lock()
+				time.Sleep(time.Nanosecond) // so that the end of the hold before is told before the end of this one
+				m.Unlock()
+			})
 			defer func() { go wait.Wait() }()
 			time.Sleep(time.Second)
 			return m.Do(ctx, func(context.Context) error { return nil })
 		})
 		require.NoError(t, err)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		require.Len(t, r.holds, 3)
 		assert.True(t, r.holds[0].Nested)

@@ -339,7 +339,7 @@ func (f *fatal) Fatalf(format string, args ...any) {
 
 // The package works outside of a bubble.
 func TestWithoutBubble(t *testing.T) {
-	client, store := dlocktest.New(t, &dlock.Options{TTL: 300 * time.Millisecond})
+	client, store := dlocktest.New(t, &dlock.Options{TTL: 3 * time.Second})
 	store.Fail(1)
 	err := client.Mutex("a").Do(t.Context(), func(ctx context.Context) error {
 		hold, err := client.Mutex("a").LockContext(ctx)

@@ -179,6 +179,7 @@ func TestPause(t *testing.T) {
 }
 
 func TestIdleWatchdogHasNoGoroutines(t *testing.T) {
+	require.Empty(t, leftGoroutines(5*time.Second), "of an earlier test: Close does not wait for the wheel")
 	synctest.Test(t, func(t *testing.T) {
 		made := 0
 		r := newFixture(t, Config{}, func() wheel {

@@ -56,12 +56,13 @@ func TestFault54ForgedMessages(t *testing.T) {
 				}
 				<-time.After(time.Until(began.Add(time.Duration(i+1) * 10 * time.Millisecond)))
 			}
-			took := time.Since(began)
 			waits.Waits()
 			s.holds(h)
 			// One every 10 ms at most, and that only because of a flood of events
 			// that are well-formed.
-			asks, most := s.cost()-before, int(took/(10*time.Millisecond))+5
+			asks := s.cost() - before
+			took := time.Since(began)
+			most := int(took/(10*time.Millisecond)) + 5
 			t.Logf("%d requests in %v", asks, took)
 			if asks > most {
 				t.Errorf("%d requests in %v, want at most %d", asks, took, most)

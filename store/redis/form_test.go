@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -23,6 +24,7 @@ func TestIndexedWhileOthersFindItFree(t *testing.T) {
 	others.Go(func() {
 		for !done.Load() {
 			redis.ForgetForm(s, "a")
+			time.Sleep(50 * time.Microsecond) // other tests need the processor
 		}
 	})
 	defer func() { done.Store(true); others.Wait() }()

@@ -60,6 +60,7 @@ func TestFault59RenewalStarved(t *testing.T) {
 	}
 	stop.Store(true)
 	spinning.Wait()
+	require.Eventually(t, func() bool { return c.Stats().Releases+peer.Stats().Releases == 0 }, 10*time.Second, time.Millisecond)
 	require.NoError(t, c.Close())
 	require.NoError(t, peer.Close())
 	t.Logf("%d times the hold was lost and went to the rival", grants)

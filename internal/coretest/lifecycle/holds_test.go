@@ -29,9 +29,13 @@ func TestFault71RenewalOutlivesRelease(t *testing.T) {
 		var released sync.Map
 		s.OnRenew(func(ctx context.Context, refs []store.Ref) []error {
 			time.Sleep(rand.N(6 * time.Millisecond))
-			errs := s.Store.Renew(context.WithoutCancel(ctx), refs)
+			gone := make([]bool, len(refs))
 			for i, ref := range refs {
-				if _, gone := released.Load(ref.ID); gone {
+				_, gone[i] = released.Load(ref.ID)
+			}
+			errs := s.Store.Renew(context.WithoutCancel(ctx), refs)
+			for i := range refs {
+				if gone[i] {
 					late.Add(1)
 					assert.ErrorIs(t, errs[i], store.ErrLost, "a released hold was revived")
 				}
