@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/internal/porttest"
 	"github.com/dlock-go/dlock/internal/process"
 )
 
@@ -46,10 +46,7 @@ func startPrometheus(t testing.TB, target string) *server {
 	var p *process.Process
 	s := &server{t: t}
 	begin := func() {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		address := l.Addr().String()
-		require.NoError(t, l.Close())
+		address := porttest.FreeAddrs(t, 1)[0]
 		cmd := exec.Command(program, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
 		cmd.Stderr = log
 		p, err = process.Start(cmd)
@@ -65,7 +62,7 @@ func startPrometheus(t testing.TB, target string) *server {
 		}
 	})
 	require.Eventually(t, func() bool {
-		if p.Ended() { // somebody else has bound the port meanwhile
+		if p.Ended() { // perhaps another program has bound the port
 			begin()
 		}
 		reply, err := http.Get(s.url + "/-/ready")

@@ -10,13 +10,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/dlock-go/dlock/internal/porttest"
 	"github.com/dlock-go/dlock/internal/process"
 )
 
@@ -86,7 +86,7 @@ func Start(t testing.TB, n int, extra ...string) *Cluster {
 // configure gives the members free ports and empty directories.
 func (c *Cluster) configure(token string, attempt int, extra []string) {
 	c.t.Helper()
-	ports := freePorts(c.t, 2*len(c.Members))
+	ports := porttest.FreeAddrs(c.t, 2*len(c.Members))
 	var initial []string
 	for i, m := range c.Members {
 		m.Endpoint, m.peer = ports[2*i], ports[2*i+1]
@@ -151,18 +151,3 @@ func (c *Cluster) Endpoints() []string {
 
 // URL is "etcd://127.0.0.1:p1,127.0.0.1:p2,127.0.0.1:p3/", with all members.
 func (c *Cluster) URL() string { return "etcd://" + strings.Join(c.Endpoints(), ",") + "/" }
-
-// freePorts returns n different addresses that were free a moment ago.
-func freePorts(t testing.TB, n int) []string {
-	t.Helper()
-	var addrs []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatalf("etcdtest: no free port: %v", err)
-		}
-		defer l.Close()
-		addrs = append(addrs, l.Addr().String())
-	}
-	return addrs
-}

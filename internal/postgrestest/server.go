@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/internal/clocktest"
+	"github.com/dlock-go/dlock/internal/porttest"
 	"github.com/dlock-go/dlock/internal/process"
 	"github.com/jackc/pgx/v5"
 )
@@ -105,7 +106,7 @@ func (s *Server) launchAnywhere(file string) {
 	s.t.Helper()
 	var why string
 	for range 5 {
-		s.Addr = freeAddr(s.t)
+		s.Addr = porttest.FreeAddrs(s.t, 1)[0]
 		_, port, _ := net.SplitHostPort(s.Addr)
 		s.configure(file, "port="+port)
 		if why = s.launch(); why == "" {
@@ -305,16 +306,6 @@ func passable(dir string) bool {
 	}
 }
 
-func freeAddr(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("postgrestest: no free port: %v", err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // await blocks until ok, and fails the test if that takes too long.
 func await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
@@ -335,7 +326,7 @@ func (s *Server) StartPooler(t testing.TB, database string) (url string) {
 			t.Fatal("postgrestest: no pgbouncer in the PATH: install it, or run `make servers`, which does")
 		}
 	}
-	dir, addr := folder(t, s.as), freeAddr(t)
+	dir, addr := folder(t, s.as), porttest.FreeAddrs(t, 1)[0]
 	_, port, _ := net.SplitHostPort(addr)
 	host, serverPort, _ := net.SplitHostPort(s.Addr)
 	ini := fmt.Sprintf("[databases]\n* = host=%s port=%s user=dlock\n[pgbouncer]\nlisten_addr=127.0.0.1\nlisten_port=%s\nunix_socket_dir=\n"+

@@ -11,7 +11,7 @@ func StartWithClock(t testing.TB, config ...string) (*Server, *clocktest.Clock) 
 	t.Helper()
 	clock, env := clocktest.New(t, t.TempDir())
 	return launch(t, kind{
-		lines: func(port, _ int) []string { return append(standalone(port), config...) },
+		lines: func(port, _ string) []string { return append(standalone(port), config...) },
 		env:   env,
 	}), clock
 }

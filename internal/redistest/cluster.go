@@ -47,7 +47,7 @@ func StartCluster(t testing.TB, replicas bool, config ...string) *Cluster {
 				strconv.Itoa(i*slots/masters), strconv.Itoa((i+1)*slots/masters-1))
 		}
 		for _, other := range c.Nodes[:i] {
-			s.MustDo("CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(other.port), other.busPort())
+			s.MustDo("CLUSTER", "MEET", "127.0.0.1", other.port, other.busPort())
 		}
 	}
 	for i, replica := range c.Nodes[masters:] {
@@ -70,7 +70,7 @@ func StartCluster(t testing.TB, replicas bool, config ...string) *Cluster {
 }
 
 func clusterNode(config []string) kind {
-	return kind{lines: func(port, bus int) []string {
+	return kind{lines: func(port, bus string) []string {
 		return append(append(standalone(port),
 			"cluster-enabled yes",
 			"cluster-config-file nodes.conf",

@@ -25,7 +25,7 @@ func (c *Cluster) MoveKeys(slot int, to *Server, n int) int {
 	if len(keys) == 0 {
 		return 0
 	}
-	command := []string{"MIGRATE", "127.0.0.1", strconv.Itoa(to.port), "", "0", "5000", "KEYS"}
+	command := []string{"MIGRATE", "127.0.0.1", to.port, "", "0", "5000", "KEYS"}
 	if from.MustDo(append(command, keys...)...) == "NOKEY" { // all expired meanwhile
 		return 0
 	}

@@ -10,7 +10,6 @@ package redistest
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/dlock-go/dlock/internal/porttest"
 	"github.com/dlock-go/dlock/internal/process"
 )
 
@@ -29,7 +29,7 @@ type Server struct {
 
 	t    testing.TB
 	dir  string
-	port int
+	port string
 	args []string // of redis-server, after the config file
 	env  []string // on top of the environment of the test
 
@@ -45,14 +45,14 @@ type Server struct {
 // longer than a minute, and kills the server when the test ends.
 func Start(t testing.TB, config ...string) *Server {
 	t.Helper()
-	return launch(t, kind{lines: func(port, _ int) []string { return append(standalone(port), config...) }})
+	return launch(t, kind{lines: func(port, _ string) []string { return append(standalone(port), config...) }})
 }
 
 // StartTLS starts a server as Start does that also listens for TLS, at tlsAddr. The
 // files of its certificate are in config.
 func StartTLS(t testing.TB, config ...string) (s *Server, tlsAddr string) {
 	t.Helper()
-	s = launch(t, kind{lines: func(port, other int) []string {
+	s = launch(t, kind{lines: func(port, other string) []string {
 		tlsAddr = fmt.Sprint("127.0.0.1:", other)
 		return append(append(standalone(port), fmt.Sprint("tls-port ", other)), config...)
 	}})
@@ -61,12 +61,12 @@ func StartTLS(t testing.TB, config ...string) (s *Server, tlsAddr string) {
 
 // kind is what tells the servers of this package apart.
 type kind struct {
-	lines func(port, other int) []string // redis.conf
+	lines func(port, other string) []string // redis.conf
 	args  []string
 	env   []string
 }
 
-func standalone(port int) []string {
+func standalone(port string) []string {
 	return []string{
 		fmt.Sprint("port ", port),
 		"bind 127.0.0.1",
@@ -92,9 +92,9 @@ func launch(t testing.TB, k kind) *Server {
 	s := &Server{t: t, dir: t.TempDir(), args: k.args, env: k.env}
 	t.Cleanup(s.end)
 	for attempt := 1; ; attempt++ {
-		port, other := freePorts(t)
-		s.Addr, s.port = fmt.Sprint("127.0.0.1:", port), port
-		s.configure(k.lines(port, other))
+		addrs := porttest.FreeAddrs(t, 2)
+		s.Addr, s.port = addrs[0], porttest.Port(addrs[0])
+		s.configure(k.lines(s.port, porttest.Port(addrs[1])))
 		err := s.run()
 		if err == nil {
 			return s
@@ -137,19 +137,4 @@ func (s *Server) end() {
 	if admin != nil {
 		admin.Close()
 	}
-}
-
-// freePorts returns two different ports that were free a moment ago.
-func freePorts(t testing.TB) (int, int) {
-	t.Helper()
-	var ports [2]int
-	for i := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatalf("redistest: no free port: %v", err)
-		}
-		defer l.Close()
-		ports[i] = l.Addr().(*net.TCPAddr).Port
-	}
-	return ports[0], ports[1]
 }

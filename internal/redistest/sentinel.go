@@ -36,7 +36,7 @@ func StartSentinel(t testing.TB, replicas int, config ...string) *Sentinel {
 	master := Start(t, config...)
 	c.Nodes = []*Server{master}
 	for range replicas {
-		c.Nodes = append(c.Nodes, launch(t, kind{lines: func(port, _ int) []string {
+		c.Nodes = append(c.Nodes, launch(t, kind{lines: func(port, _ string) []string {
 			return append(append(standalone(port), fmt.Sprint("replicaof 127.0.0.1 ", master.port)), config...)
 		}}))
 	}
@@ -61,7 +61,7 @@ func sentinelOf(master *Server) kind {
 	return kind{
 		// Not redis-sentinel, which is the same program but may not be installed.
 		args: []string{"--sentinel"},
-		lines: func(port, _ int) []string {
+		lines: func(port, _ string) []string {
 			return []string{
 				fmt.Sprint("port ", port),
 				"bind 127.0.0.1",
@@ -197,7 +197,7 @@ func (c *Sentinel) beginFailover(s, old *Server) {
 	if err != nil {
 		c.t.Fatalf("redistest: the sentinel at %s knows no master: %v", s.Addr, err)
 	}
-	if info["port"] == strconv.Itoa(old.port) && !strings.Contains(info["flags"], "failover_in_progress") {
+	if info["port"] == old.port && !strings.Contains(info["flags"], "failover_in_progress") {
 		_ = s.Do("SENTINEL", "FAILOVER", masterName).Error()
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlock-go/dlock/internal/porttest"
 	"github.com/dlock-go/dlock/internal/process"
 )
 
@@ -47,7 +48,7 @@ func Start(t testing.TB, n int) *Ensemble {
 	for range n {
 		e.Members = append(e.Members, &Member{e: e, dir: t.TempDir()})
 	}
-	// Somebody else may bind a port while a server starts that is to have it. That server ends.
+	// Another program may bind a port before the server does. Then the server ends.
 	for attempt := 1; !e.start(); attempt++ {
 		if attempt == 5 {
 			t.Fatal("zookeepertest: a server ended while it started, five times, each with other ports")
@@ -59,12 +60,12 @@ func Start(t testing.TB, n int) *Ensemble {
 // start starts the servers on free ports and blocks until each serves clients. It returns false if one has ended.
 func (e *Ensemble) start() bool {
 	e.t.Helper()
-	addrs := freeAddrs(e.t, 3*len(e.Members))
+	addrs := porttest.FreeAddrs(e.t, 3*len(e.Members))
 	var servers strings.Builder
 	for i, m := range e.Members {
 		m.Addr = addrs[3*i]
 		if len(e.Members) > 1 {
-			fmt.Fprintf(&servers, "server.%d=%s:%s\n", i+1, addrs[3*i+1], port(addrs[3*i+2]))
+			fmt.Fprintf(&servers, "server.%d=%s:%s\n", i+1, addrs[3*i+1], porttest.Port(addrs[3*i+2]))
 		}
 	}
 	for i, m := range e.Members {
@@ -95,8 +96,8 @@ clientPort=%s
 clientPortAddress=127.0.0.1
 maxClientCnxns=0
 admin.enableServer=false
-4lw.commands.whitelist=srvr,wchs
-`, m.data(), port(m.Addr)) + servers
+4lw.commands.whitelist=srvr,conf,wchs
+`, m.data(), porttest.Port(m.Addr)) + servers
 	err := os.MkdirAll(m.data(), 0o700)
 	if err == nil {
 		err = os.WriteFile(filepath.Join(m.data(), "myid"), fmt.Appendf(nil, "%d\n", id), 0o600)
@@ -143,9 +144,14 @@ func (m *Member) AwaitServing() {
 // serves blocks until the server serves clients. It returns false if the server has ended.
 func (m *Member) serves() bool {
 	m.e.t.Helper()
-	await(m.e.t, "the server at "+m.Addr+" serves", func() bool { return m.running.Ended() || m.mode() != "" })
+	await(m.e.t, "the server at "+m.Addr+" serves", func() bool {
+		return m.running.Ended() || m.mode() != "" && m.hasItsPort()
+	})
 	return !m.running.Ended()
 }
+
+// hasItsPort reports whether this server answers at its address, and not another that has the port.
+func (m *Member) hasItsPort() bool { return strings.HasPrefix(m.says("conf", "dataDir="), m.data()) }
 
 // mode is "standalone", "leader" or "follower", or "" if the server does not
 // serve.
@@ -248,25 +254,6 @@ func (m *Member) Pause() {
 
 // Resume lets a paused server go on.
 func (m *Member) Resume() { m.running.Resume() }
-
-// freeAddrs returns n different addresses that were free a moment ago.
-func freeAddrs(t testing.TB, n int) (addrs []string) {
-	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatalf("zookeepertest: no free port: %v", err)
-		}
-		defer l.Close()
-		addrs = append(addrs, l.Addr().String())
-	}
-	return addrs
-}
-
-func port(addr string) string {
-	_, port, _ := net.SplitHostPort(addr)
-	return port
-}
 
 // await blocks until ok, and fails the test if that takes too long.
 func await(t testing.TB, what string, ok func() bool) {
