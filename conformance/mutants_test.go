@@ -91,7 +91,7 @@ func TestMutants(t *testing.T) {
 			t.Run(bug, func(t *testing.T) {
 				t.Parallel()
 				reports := failures(t, bug)
-				// Of two calls at once the scheduler may run first, in each round, the one that hides the bug.
+				// Two calls at once show a bug in one order only. The scheduler may choose the other in each round.
 				for _, name := range table[bug] {
 					for again := 0; reports[name] == "" && again < 3; again++ {
 						maps.Copy(reports, failuresOf(t, bug, named(t, name)))

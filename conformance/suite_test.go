@@ -134,6 +134,8 @@ func TestSlowMachine(t *testing.T) {
 	}{
 		{"promotion/renewed to its TTL", 40 * time.Millisecond, 60 * time.Millisecond, ""},
 		{"promotion/renewed to its TTL", 10 * time.Millisecond, 200 * time.Millisecond, "too slow to tell"},
+		{"place/outlasts hold and head", 40 * time.Millisecond, 70 * time.Millisecond, ""},
+		{"promotion/outlasts the places behind it", 40 * time.Millisecond, 120 * time.Millisecond, ""},
 		{"renew/only its own reader", 40 * time.Millisecond, 30 * time.Millisecond, ""},
 	} {
 		s := Suite{
