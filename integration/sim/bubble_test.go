@@ -3,6 +3,7 @@ package sim
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 )
 
 // What cannot end is a violation of its history, not the end of the program.
@@ -19,6 +20,21 @@ func TestLeftGoroutineIsFound(t *testing.T) {
 			t.Errorf("%s: found %v", name, found)
 		}
 	}
+}
+
+// After a stop a store may answer thousands of names in one nanosecond, twice.
+func TestManyMomentsInOneNanosecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHistory(Plan{})
+		var last Moment
+		for range 10 * manyNames { // each answer makes some five
+			now := h.now()
+			if now <= last {
+				t.Fatalf("moment %d after %d", now, last)
+			}
+			last = now
+		}
+	})
 }
 
 // A history that proves nothing says why.
