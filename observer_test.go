@@ -113,20 +113,18 @@ func TestObserverSeesWaitsAndNestedHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, r := observed(t, memory.New(), dlock.Options{})
 		m := c.Mutex("m")
+		var wait sync.WaitGroup
 		err := m.Do(t.Context(), func(ctx context.Context) error {
-			var wait sync.WaitGroup
 			wait.Go(func() {
 				m.Lock()
-				time.Sleep(time.Nanosecond) // so that the end of the hold before is told before the end of this one
+				time.Sleep(time.Nanosecond) // it ends when Do waits below, and the end of Do's hold has been told
 				m.Unlock()
 			})
-			defer func() { go wait.Wait() }()
 			time.Sleep(time.Second)
 			return m.Do(ctx, func(context.Context) error { return nil })
 		})
 		require.NoError(t, err)
-		time.Sleep(time.Nanosecond)
-		synctest.Wait()
+		wait.Wait()
 		require.Len(t, r.holds, 3)
 		assert.True(t, r.holds[0].Nested)
 		assert.Equal(t, dlock.HoldEvent{Name: "m", Held: time.Second}, r.holds[1])

@@ -150,7 +150,7 @@ func TestFault03AcquireReplyLostCallerGone(t *testing.T) {
 		s := newSite(t)
 		c, rival := s.far(o), s.near(o)
 		s.on(acquire, redistest.SwallowReply)
-		giveUp(t, c, func() { s.granted("a") })                                       // the fault has bitten
+		giveUp(t, c, func() { s.granted("a") })
 		h, _ := locktest.Begin(t, rival, "a").Granted(o.StoreTimeout + locktest.Soon) // the lease has 4 s
 		if bury := s.calls(release)[0][1]; bury == "0" {
 			t.Error("the id was not buried")
