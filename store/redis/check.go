@@ -77,7 +77,7 @@ func (in info) field(name string) string {
 }
 
 func (k *checkup) server(node rueidis.Client) {
-	text, err := node.Do(k.ctx, node.B().Info().Build()).ToString()
+	text, err := askNode(k.ctx, node, node.B().Info().Build()).ToString()
 	switch {
 	case replyIs(err, "NOPERM"):
 		k.warn("unchecked", "no right to INFO: version, role, eviction, persistence, replicas and foreign data are unknown")
@@ -148,7 +148,7 @@ func (k *checkup) replicas(node rueidis.Client, in info) {
 // config is a setting, if there is the right to read it. What depends on it is
 // advice, so that not having it is no warning.
 func (k *checkup) config(node rueidis.Client, name string) (string, bool) {
-	values, err := node.Do(k.ctx, node.B().ConfigGet().Parameter(name).Build()).AsStrMap()
+	values, err := askNode(k.ctx, node, node.B().ConfigGet().Parameter(name).Build()).AsStrMap()
 	value, ok := values[name]
 	return value, err == nil && ok
 }
@@ -163,7 +163,11 @@ func (k *checkup) foreign(node rueidis.Client) {
 		for i, key := range keys {
 			types[i] = node.B().Type().Key(key).Build()
 		}
-		for i, answer := range node.DoMulti(k.ctx, types...) {
+		answers, err := apart(k.ctx, func() []rueidis.RedisResult { return node.DoMulti(k.ctx, types...) })
+		if err != nil {
+			return err
+		}
+		for i, answer := range answers {
 			kind, err := answer.ToString()
 			if err != nil {
 				return err
@@ -262,5 +266,5 @@ func (k *checkup) subscribe(name string) error {
 func (k *checkup) publish(name string) error {
 	c := k.s.client
 	channel := k.s.keys.channel(partition(name), newID())
-	return c.Do(k.ctx, c.B().Spublish().Channel(channel).Message("check").Build()).Error()
+	return askNode(k.ctx, c, c.B().Spublish().Channel(channel).Message("check").Build()).Error()
 }

@@ -3,6 +3,7 @@ package redis_test
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -46,7 +47,7 @@ func TestDialingOutlivesNoContext(t *testing.T) {
 	proxy := redistest.StartProxy(t, server.Addr)
 	d := &dark{dialed: make(chan struct{}, 1)}
 	c, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{proxy.Addr}, ForceSingleClient: true, DisableCache: true, AlwaysPipelining: true,
+		InitAddress: []string{proxy.Addr}, ForceSingleClient: true, DisableCache: true, AlwaysPipelining: true, PipelineMultiplex: -1,
 		DialCtxFn: func(ctx context.Context, addr string, n *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			return d.dial(ctx, addr, n)
 		},
@@ -69,7 +70,18 @@ func TestDialingOutlivesNoContext(t *testing.T) {
 	}()
 	<-d.dialed
 	require.Less(t, lastReturn(20, func(ctx context.Context, i int) {
-		if _, err := s.Acquire(ctx, want("c", 3+i)); err == nil {
+		var err error
+		switch i % 3 {
+		case 0:
+			_, err = s.Acquire(ctx, want("c", 3+i))
+		case 1:
+			_, err = s.List(ctx)
+		case 2:
+			if warnings := s.Check(ctx); len(warnings) > 0 {
+				err = errors.New(warnings[0].String())
+			}
+		}
+		if err == nil {
 			t.Error("a server in the dark has answered")
 		}
 	}), lease/2)

@@ -185,7 +185,7 @@ func (s *Store) List(ctx context.Context) ([]string, error) {
 func scan(ctx context.Context, node rueidis.Client, pattern string, pages int, f func(keys []string) error) error {
 	var cursor uint64
 	for range pages {
-		page, err := node.Do(ctx, node.B().Scan().Cursor(cursor).Match(pattern).Count(1000).Build()).AsScanEntry()
+		page, err := askNode(ctx, node, node.B().Scan().Cursor(cursor).Match(pattern).Count(1000).Build()).AsScanEntry()
 		if err != nil {
 			return err
 		}
@@ -206,7 +206,7 @@ func (s *Store) masters(ctx context.Context) ([]rueidis.Client, error) {
 	}
 	var masters []rueidis.Client
 	for _, node := range s.client.Nodes() {
-		role, err := node.Do(ctx, node.B().Role().Build()).ToArray()
+		role, err := askNode(ctx, node, node.B().Role().Build()).ToArray()
 		if err != nil {
 			return nil, err
 		}

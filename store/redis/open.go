@@ -164,6 +164,9 @@ func parseURL(raw string) (*rueidis.ClientOption, *Options, error) {
 	if u.Scheme == "redis" && files.Given() {
 		p.Fail("ca_file, cert_file, key_file and server_name need rediss://")
 	}
+	if o.ForceSingleClient && sentinel.MasterSet == "" && len(u.Hosts) > 1 {
+		p.Fail("cluster=false needs one host, or master_set") // rueidis would use the first host alone
+	}
 	if sentinel.MasterSet == "" && sentinel.Username+sentinel.Password != "" {
 		p.Fail("sentinel_user and sentinel_password need master_set")
 	}

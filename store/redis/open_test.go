@@ -107,7 +107,7 @@ func badURLs(t testing.TB) []string {
 		with("redis://:SECRET@h?prefix=a&prefix=b"), with("redis://:SECRET@h?prefix="), with("redis://:SECRET@h?prefix=a%20b"), with("redis://:SECRET@h?prefix=%7Ba%7D"), with("redis://:SECRET@h?prefix=") + strings.Repeat("p", 65),
 		with("redis://:SECRET@h?min_replicas=x"), with("redis://:SECRET@h?min_replicas=-1"), with("redis://:SECRET@h?min_replicas=1.5"),
 		with("redis://:SECRET@h?replica_timeout=1"), with("redis://:SECRET@h?replica_timeout=-1s"), with("redis://:SECRET@h?replica_timeout=2h"), with("redis://:SECRET@h?dial_timeout=0s"), with("redis://:SECRET@h?dial_timeout=soon"),
-		with("redis://:SECRET@h?cluster=maybe"), with("redis://:SECRET@h?cluster=1"),
+		with("redis://:SECRET@h?cluster=maybe"), with("redis://:SECRET@h?cluster=1"), with("redis://:SECRET@a,b?cluster=false"),
 		with("redis://:SECRET@h?ca_file=x"), with("redis://:SECRET@h?cert_file=x&key_file=y"), with("redis://:SECRET@h?server_name=x"),
 		with("rediss://:SECRET@h?cert_file=x"), with("rediss://:SECRET@h?key_file=x"), with("rediss://:SECRET@h?ca_file=") + url.QueryEscape(empty),
 		with("redis://:SECRET@h?a=1;b=2"),

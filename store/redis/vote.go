@@ -108,6 +108,15 @@ func apart[T any](ctx context.Context, f func() T) (value T, err error) {
 	}
 }
 
+// askNode sends a command to one node and returns when it has answered or ctx ends.
+func askNode(ctx context.Context, node rueidis.Client, command rueidis.Completed) rueidis.RedisResult {
+	result, err := apart(ctx, func() rueidis.RedisResult { return node.Do(ctx, command) })
+	if err != nil {
+		return rueidis.NewErrorResult(err)
+	}
+	return result
+}
+
 // readAcquire reads the reply of the acquire script.
 func (s *Store) readAcquire(req store.Request, n *name, reply rueidis.RedisMessage, err error) (store.Grant, error) {
 	if err != nil {

@@ -87,6 +87,35 @@ func TestVote(t *testing.T) {
 	require.Equal(t, now+9000, vote(ask("b", "b"), now+9000).Grant.Token, "a name with a buried id")
 }
 
+// TestVoteThatGrantsTwo: the second of two readers that a vote finds due has a token by the clock, which is ahead of
+// the proposed one. The counter is not behind it afterwards, or a later reader would get the same token.
+func TestVoteThatGrantsTwo(t *testing.T) {
+	t.Parallel()
+	s := open(t, redistest.Start(t).URL())
+	writer := want("n", 1)
+	writer.TTL = 3 * time.Second
+	g, err := s.Acquire(bounded(t), writer)
+	require.NoError(t, err)
+	readers := []store.Request{want("n", 2), want("n", 3)}
+	for i := range readers {
+		readers[i].Mode, readers[i].Queue = store.Shared, true
+		readers[i].TTL, readers[i].WaitTTL = time.Minute, time.Minute
+		queued, err := s.Acquire(bounded(t), readers[i])
+		require.NoError(t, err)
+		require.False(t, queued.Held)
+	}
+	time.Sleep(writer.TTL + 100*time.Millisecond) // its lease ends
+	v, err := s.Vote(bounded(t), readers[0], g.Token+1)
+	require.NoError(t, err)
+	require.Equal(t, g.Token+1, v.Grant.Token)
+	state, err := s.Inspect(bounded(t), "n")
+	require.NoError(t, err)
+	require.Len(t, state.Holders, 2)
+	last := max(state.Holders[0].Token, state.Holders[1].Token)
+	require.Greater(t, last, v.Grant.Token)
+	require.GreaterOrEqual(t, state.Token, last, "the token counter")
+}
+
 // counted counts the second rounds that a server takes part in.
 type counted struct {
 	*redis.Store

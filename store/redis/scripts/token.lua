@@ -53,15 +53,15 @@ end
 -- take sets the counter to the clock and issues a token; see after.
 --
 -- A proposed token is taken if the counter is there and below it. When the counter is lost, only the
--- clock says which token is greater than all before.
+-- clock says which token is greater than all before. The clock may be ahead of a proposed token, so
+-- taken does not keep it: the next grant of this script sets the counter to the clock.
 local function take(time, tokens)
   if proposed then
-    local token, last = tonumber(proposed), taken or call('GET', counter)
+    local token, last = tonumber(proposed), call('GET', counter)
     local digits = proposed
     proposed = nil
     if last and string.match(last, '^%d+$') and token > tonumber(last) and token <= most - tokens then
-      taken = string.format('%.0f', token + tokens - 1)
-      call('SET', counter, taken)
+      call('SET', counter, string.format('%.0f', token + tokens - 1))
       return digits, 0
     end
   end
