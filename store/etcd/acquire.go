@@ -13,8 +13,8 @@ import (
 )
 
 // Acquire implements [store.Store]. On a free name it takes one round trip, as does one that is refused, and a
-// repeated one that waits. The first to wait for a name takes up to three. One more is for a lease, at the
-// first request of a TTL and for each 256th hold. Requests of one moment share calls. It blocks until answered or ctx
+// repeated one that waits. The first to wait for a name takes up to three. One more is for a lease: at the
+// first request of a TTL, for each 256th hold, and when less than two thirds of the TTL are left of it. Requests of one moment share calls. It blocks until answered or ctx
 // ends.
 func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
 	if err := s.ready(ctx); err != nil {
@@ -72,14 +72,8 @@ func (a *ask) undo(ctx context.Context, refusal error) error {
 			return fmt.Errorf("%v, and what it may have left is not deleted yet: %v", refusal, err)
 		}
 	}
-	a.forget()
+	a.s.forget(a.r)
 	return refusal
-}
-
-// forget ends the record of an id that has no key.
-func (a *ask) forget() {
-	a.s.watches.leave(a.r)
-	a.s.records.forget(a.r)
 }
 
 // acquire asks until there is an answer.
@@ -144,7 +138,7 @@ func (a *ask) waits(ctx context.Context, e *entry, v *view) (g store.Grant, now 
 	_, upgrade := v.grants(e)
 	switch g = v.answer(e); {
 	case v.buried[a.id]:
-		a.forget()
+		s.forget(a.r)
 		return store.Grant{}, nil, store.ErrLost
 	case upgrade:
 		if w != nil { // it gives up its place, unless that is a hold by now
@@ -154,11 +148,11 @@ func (a *ask) waits(ctx context.Context, e *entry, v *view) (g store.Grant, now 
 				return g, now, err
 			}
 		}
-		a.forget()
+		s.forget(a.r)
 		return store.Grant{HeldBy: g.HeldBy}, nil, store.ErrUpgrade
 	case !a.req.Queue:
 		if w == nil {
-			a.forget()
+			s.forget(a.r)
 		}
 		g.Position, g.Token = 0, 0
 		return g, nil, store.ErrHeld

@@ -68,15 +68,15 @@ func (a *ask) leaseForHold(ctx context.Context) (l *lease, err error) {
 }
 
 // keep sees to it that a hold lasts, and notes it. It returns the next view if the hold is not as it was read. The hold
-// hangs on a lease for its TTL, or on one of the handle that lives longer. A lease of another handle does not count,
-// because that handle deletes the hold when its time is up.
+// hangs on a lease of this handle for as many seconds as its TTL: on one that lives longer it would outlive its process,
+// and a lease of another handle does not count, because that handle deletes the hold when its time is up.
 func (a *ask) keep(ctx context.Context, h *entry) (now *view, err error) {
 	s := a.s
 	l := a.lease
 	if l == nil || l.id != h.lease {
 		l = s.leases.have(h.lease)
 	}
-	if l != nil && l.kind.seconds >= a.kind.seconds {
+	if l != nil && l.kind.seconds == a.kind.seconds {
 		if a.lease = l; a.renews || !h.made {
 			err = s.leases.renew(ctx, l, a.lasts)
 		}

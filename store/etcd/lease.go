@@ -27,9 +27,7 @@ type lease struct {
 	keys  int
 	until time.Time // it certainly lives until then; zero: the server does not know it
 
-	// Of findOrphans.
-	checked  time.Time
-	suspects map[string]bool // keys without a record, by id
+	checked time.Time // by findOrphans
 }
 
 // leaseKind keeps holds and places apart: places end together with their process, but a hold must not end

@@ -36,7 +36,8 @@ var ErrInvalidURL = storeurl.ErrInvalid
 var lookUp = net.DefaultResolver.LookupSRV
 
 // Open connects to the members of a URL and returns a handle, whose Close closes the connections. It blocks
-// until a member has answered, twice dial_timeout at most, and fails if none does.
+// until a member has answered, and fails if none does within dial_timeout. To look up SRV records and to log in may
+// take as long once more each.
 //
 //	etcd://[user:password@]host[:port][,host[:port]...][/prefix][?parameters]
 //	etcd+srv://[user:password@]domain[/prefix][?parameters]

@@ -36,7 +36,7 @@ type said struct {
 	key    string // of the hold or the place
 	create int64  // create revision of the key
 	token  uint64 // of a hold
-	lease  *lease // that the hold hangs on; nil if it is not one of this handle
+	lease  *lease // that the hold hangs on; of this handle
 	text   string // of the hold
 }
 
@@ -157,7 +157,13 @@ func (rs *records) doubt(r *record) {
 	}
 }
 
-// forget ends a record whose keys are gone.
+// forget ends a record whose keys are gone, and then its watch: an answer that comes late may have it wait until then.
+func (s *Store) forget(r *record) {
+	s.records.forget(r)
+	s.watches.leave(r)
+}
+
+// forget ends a record.
 func (rs *records) forget(r *record) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()

@@ -57,8 +57,7 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 		return s.outcome(err)
 	}
 	if r != nil {
-		s.records.forget(r)
-		s.watches.leave(r) // again: an answer that came late may have had it wait
+		s.forget(r)
 	}
 	if !found {
 		return store.ErrLost

@@ -30,7 +30,7 @@ func (s *Store) Renew(ctx context.Context, holds []store.Ref) []error {
 		switch {
 		case k.over:
 			results[i] = store.ErrLost
-		case k.state != holding || k.lease.kind.seconds < seconds(ref.TTL):
+		case k.state != holding || k.lease.kind.seconds != seconds(ref.TTL):
 			work.Go(func() { one.adopt(ctx) })
 		default:
 			on[k.lease] = append(on[k.lease], one)
@@ -131,7 +131,7 @@ func (h renewal) adopt(ctx context.Context) {
 			err = store.ErrLost
 		}
 		if err == store.ErrLost && hold == nil && a.fresh {
-			s.records.forget(a.r)
+			s.forget(a.r)
 		}
 	}
 	a.checkLeases(ctx, err)

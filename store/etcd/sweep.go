@@ -114,8 +114,7 @@ func (rs *records) deleteKeys(ctx context.Context, r *record) error {
 		}
 		deleted = answer.Succeeded
 	}
-	rs.forget(r)
-	rs.s.watches.leave(r) // again: an answer that came late may have had it wait
+	rs.s.forget(r)
 	return nil
 }
 
@@ -173,8 +172,8 @@ func (s *Store) findOrphans() {
 	}
 }
 
-// checkLease ends the keys that had no record at the look before either: a key that is released just now may be
-// in the list and have none.
+// checkLease ends the keys that have no record, as each request has one from before it is sent until its release is
+// answered. A key that was released just now may be in the list: then the record ends with the next read.
 func (s *Store) checkLease(l *lease) {
 	ctx, cancel := context.WithTimeout(s.ctx, callTimeout)
 	defer cancel()
@@ -185,17 +184,11 @@ func (s *Store) checkLease(l *lease) {
 	if answer.TTL < 0 {
 		s.leases.over(l)
 	}
-	suspects := make(map[string]bool)
 	for _, key := range answer.Keys {
-		k, ok := s.ofOrphan(ctx, string(key))
-		if r, _ := s.records.find(k.id); !ok || r != nil {
-			continue
-		}
-		if suspects[k.id] = true; l.suspects[k.id] {
-			s.records.track(store.Request{ID: k.id, Mode: k.mode}, k) // its time is up
+		if k, ok := s.ofOrphan(ctx, string(key)); ok {
+			s.records.track(store.Request{ID: k.id, Mode: k.mode}, k) // a new record's time is up
 		}
 	}
-	l.suspects = suspects
 }
 
 // ofOrphan says whose key it is that may be an orphan. A key without an id has to be read, unless the handle knows
