@@ -14,8 +14,8 @@ import (
 const side = 32
 
 // Acquire implements [store.Store]. A free name takes one transaction. Any other
-// name takes a read and a transaction, and a refusal a transaction that fails and
-// a read.
+// name takes a read and a transaction, and the first refusal a transaction
+// that fails and a read; later ones take a sync and a read.
 func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
 	var g store.Grant
 	until := time.Now().Add(req.WaitTTL)

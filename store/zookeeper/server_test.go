@@ -29,6 +29,7 @@ func TestInside(t *testing.T) {
 	t.Run("ThousandsPromoted", func(t *testing.T) { thousandsPromoted(t, e) })
 	t.Run("TooLarge", func(t *testing.T) { tooLarge(t, e) })
 	t.Run("NoWatchOnAMissingNode", func(t *testing.T) { noWatchOnAMissingNode(t, e) })
+	t.Run("CallerLeftWhileItRead", func(t *testing.T) { callerLeftWhileItRead(t, e) })
 	t.Run("MissingFolder", func(t *testing.T) { missingFolder(t, e) })
 	t.Run("TokensOfManyReaders", func(t *testing.T) { tokensOfManyReaders(t, e) })
 	t.Run("ForeignChild", func(t *testing.T) { foreignChild(t, e) })
@@ -66,6 +67,23 @@ func (s *Store) lags(by time.Duration) {
 	defer s.clock.mu.Unlock()
 	s.clock.last.low -= by
 	s.clock.last.high -= by
+}
+
+// callerLeftWhileItRead: a request whose context has ended before its transaction begins, because the server answered a
+// read late, takes nothing.
+func callerLeftWhileItRead(t *testing.T, e *zookeepertest.Ensemble) {
+	s := opens(t, e)
+	ctx, leave := context.WithCancel(t.Context())
+	_, err := s.update(ctx, operation{name: "left", acquires: true, do: func(st *step) error {
+		leave()
+		_, err := st.record.Acquire(&st.call, numbered("left", 1), s.id)
+		return err
+	}})
+	require.ErrorIs(t, err, context.Canceled)
+	g, err := s.Acquire(t.Context(), numbered("left", 2)) // after what the update has left under way
+	require.NoError(t, err)
+	require.True(t, g.Held)
+	require.NoError(t, s.Release(t.Context(), locktest.RefTo(numbered("left", 2))))
 }
 
 // clockSetBack: the leader's clock is set back after a handle has last read it. The

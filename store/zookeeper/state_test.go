@@ -1,7 +1,6 @@
 package zookeeper
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
@@ -31,15 +30,6 @@ func TestNamesOfThePast(t *testing.T) {
 	assert.Same(t, inUse, s.names["in use"])
 	s.unlockName("in use", inUse)
 	assert.NotContains(t, s.names, "in use", "a name of which nothing is known")
-}
-
-// TestSweepThatFails: after a sweep that could not look at the names there are others.
-func TestSweepThatFails(t *testing.T) {
-	s := &Store{sweep: sweeping{created: 3, running: true}}
-	s.ctx, s.cancel = context.WithCancel(t.Context())
-	s.cancel()
-	s.maySweep(minCreated)
-	assert.Equal(t, sweeping{created: 3}, s.sweep)
 }
 
 // TestSweepCostsAConstant: sweeps read as many records as there are new names, on

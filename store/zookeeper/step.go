@@ -89,9 +89,6 @@ func (s *Store) try(ctx context.Context, state *nameState, op operation) (*step,
 		late    *snapshot // what a late step has written in place of base
 	)
 	for n := range maxTries {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
 		if base == nil {
 			var err error
 			// After a transaction that failed, the server reads what is as new.
@@ -118,7 +115,9 @@ func (s *Store) try(ctx context.Context, state *nameState, op operation) (*step,
 			base = nil
 			continue
 		}
-		err = s.commit(state, op, path, st)
+		if err = ctx.Err(); err == nil { // nothing is written for a caller that has left during a read
+			err = s.commit(state, op, path, st)
+		}
 		switch {
 		case err != nil && late != nil: // what the late step has written stands, so this refuses nothing
 			return nil, fmt.Errorf("%w; then: %v", errLate, err)

@@ -9,38 +9,30 @@ import (
 // minCreated is after how many new names a handle may sweep.
 const minCreated = 64
 
-// sweeping decides when records are removed that have expired and that no call
-// comes to: those of clients that died, and buried ids.
-type sweeping struct {
-	created int // names that this handle has made since it last asked whether to sweep
-	running bool
-}
-
-// created counts a new name, and asks now and then whether to sweep.
+// created counts a new name, and asks now and then whether to remove records that have
+// expired and that no call comes to: those of clients that died, and buried ids. List
+// removes what has expired with each record that it reads. A record that cannot be read is
+// left, and what fails is swept another time.
 func (s *Store) created() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sweep.created++
-	if s.ctx.Err() != nil || s.sweep.running || s.sweep.created < minCreated {
+	s.unswept++
+	created := s.unswept
+	if created >= minCreated {
+		s.unswept = 0
+	}
+	s.mu.Unlock()
+	if created < minCreated {
 		return
 	}
-	go s.maySweep(s.sweep.created)
-	s.sweep.created, s.sweep.running = 0, true
-}
-
-// maySweep removes what has expired, as List does with each record that it reads. A
-// record that cannot be read is left.
-func (s *Store) maySweep(created int) {
-	stat, err := run(s.ctx, s, func() (*zk.Stat, error) {
-		_, stat, err := s.conn.Exists(s.root + locksFolder)
-		return stat, err
-	})
-	if err == nil && due(created, int(stat.NumChildren)) {
-		_, _ = s.List(s.ctx) // what fails is swept another time
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sweep.running = false
+	go func() {
+		stat, err := run(s.ctx, s, func() (*zk.Stat, error) {
+			_, stat, err := s.conn.Exists(s.root + locksFolder)
+			return stat, err
+		})
+		if err == nil && due(created, int(stat.NumChildren)) {
+			_, _ = s.List(s.ctx)
+		}
+	}()
 }
 
 // due draws whether to sweep that many records after so many new names. A new name

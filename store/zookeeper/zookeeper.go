@@ -60,7 +60,7 @@ type Store struct {
 	names    map[string]*nameState
 	maxNames int                  // how many there may be before some are forgotten
 	waiting  map[string]time.Time // when the places of this handle's requests end, by id
-	sweep    sweeping
+	unswept  int                  // names that this handle has made since it last asked whether to sweep
 }
 
 var (
