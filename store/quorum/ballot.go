@@ -44,7 +44,9 @@ type ballot struct {
 func newBallot(s *Store, e *entry, req store.Request) *ballot {
 	b := &ballot{s: s, entry: e, req: req, sent: time.Now(), errs: s.silence()}
 	b.exclusion = s.exclusion(max(req.TTL, req.WaitTTL))
-	s.longest.Store(max(s.longest.Load(), int64(b.exclusion)))
+	for l := s.longest.Load(); l < int64(b.exclusion) && !s.longest.CompareAndSwap(l, int64(b.exclusion)); {
+		l = s.longest.Load()
+	}
 	b.tries, b.known = e.sending()
 	for _, n := range s.nodes {
 		b.lives = append(b.lives, n.life.now())

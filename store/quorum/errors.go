@@ -66,7 +66,7 @@ func (e *NoQuorumError) Unwrap() []error {
 
 // refusals are what a store may say for certain, but for the two that depend on the state of the lock and so on the
 // node.
-var refusals = []error{store.ErrLost, store.ErrForeignKey, store.ErrRefused, store.ErrClosed}
+var refusals = []error{store.ErrLost, store.ErrForeignKey, store.ErrRefused, store.ErrClosed, store.ErrUnsupported}
 
 func certain(err error) bool {
 	is := func(refusal error) bool { return errors.Is(err, refusal) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -224,6 +225,46 @@ func TestFault20RenewalRestores(t *testing.T) {
 		for i := range s.nodes {
 			want(t, "holders in the end", s.holders(i), "")
 		}
+	})
+}
+
+// TestFault101RestoreGoesOnAfterAReleasedHold: a hold that is gone again when the node is to give it its token
+// keeps no other hold from being restored.
+func TestFault101RestoreGoesOnAfterAReleasedHold(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		a := s.client()
+		one, two := request("a", 1), request("b", 2)
+		two.Name = "other"
+		for _, r := range []store.Request{one, two} { // a node without data gives a lower token than the hold has
+			earlier := r
+			earlier.ID = request("z", 9).ID
+			s.hold(a, earlier)
+			s.release(a, earlier)
+			s.hold(a, r)
+		}
+		s.restart(1)
+		var raises atomic.Int64
+		a.links[1].On(faultstore.RaiseToken, faultstore.Every, func(ctx context.Context, deliver func(context.Context) faultstore.Result) faultstore.Result {
+			if raises.Add(1) == 1 {
+				s.nodes[1].Break(bg, "n")
+				s.nodes[1].Break(bg, "other")
+			}
+			return deliver(ctx)
+		})
+		if errs := a.Renew(bg, []store.Ref{refOf(one), refOf(two)}); errors.Join(errs...) != nil {
+			t.Fatal(errs)
+		}
+		synctest.Wait()
+		restored := 0
+		for _, name := range []string{"n", "other"} {
+			state, _ := s.nodes[1].Inspect(bg, name)
+			restored += len(state.Holders)
+		}
+		if restored != 1 {
+			t.Errorf("%d holds are restored, want 1; %d raised", restored, raises.Load())
+		}
+		s.release(a, one)
+		s.release(a, two)
 	})
 }
 

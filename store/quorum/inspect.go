@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -97,13 +96,13 @@ const forOperators = 5 * time.Second
 
 // Break implements [store.Breaker]: it breaks the name at all nodes, each of which has to be one too, and returns how
 // many holds a majority had. It blocks until all have answered, for 5 s at most, or ctx ends; with fewer answers than
-// a majority the error is [ErrNoQuorum].
+// a majority the error is [ErrNoQuorum], and [store.ErrUnsupported] if a majority is none.
 func (s *Store) Break(ctx context.Context, name string) (broken int, err error) {
 	all, err := operate(ctx, s, forOperators, func(ctx context.Context, n *node) (int, error) {
 		if breaker, ok := n.store.(store.Breaker); ok {
 			return breaker.Break(ctx, name)
 		}
-		return 0, errUnable
+		return 0, store.ErrUnsupported
 	})
 	if err != nil {
 		return 0, err
@@ -118,7 +117,7 @@ func (s *Store) List(ctx context.Context) (names []string, err error) {
 		if lister, ok := n.store.(store.Lister); ok {
 			return lister.List(ctx)
 		}
-		return nil, errUnable
+		return nil, store.ErrUnsupported
 	})
 	count := make(map[string]int)
 	for _, name := range slices.Concat(all...) {
@@ -128,8 +127,6 @@ func (s *Store) List(ctx context.Context) (names []string, err error) {
 	}
 	return names, err
 }
-
-var errUnable = errors.New("quorum: the node cannot do that")
 
 // operate is everywhere for what a majority has to say. It returns the values of the nodes without error.
 func operate[T any](ctx context.Context, s *Store, timeout time.Duration, f call[T]) (said []T, err error) {

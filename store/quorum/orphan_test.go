@@ -9,6 +9,7 @@ import (
 
 	"github.com/dlock-go/dlock/internal/faultstore"
 	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/memory"
 	"github.com/dlock-go/dlock/store/quorum"
 )
 
@@ -41,6 +42,36 @@ func TestRefusalsOfAMajority(t *testing.T) {
 		a.cut(faultstore.Answer(store.ErrRefused), 1, 2)
 		s.refused(a, request("a", 1), store.ErrRefused)
 	})
+}
+
+// plain is a node that has only what a node needs.
+type plain struct {
+	store.Store
+	store.TokenRaiser
+}
+
+// TestOperatorsNeedAMajorityOfNodes: Break and List say it if a majority cannot.
+func TestOperatorsNeedAMajorityOfNodes(t *testing.T) {
+	for unable, want := range []error{nil, nil, store.ErrUnsupported, store.ErrUnsupported} {
+		var nodes []store.Store
+		for i := range 3 {
+			m := memory.New()
+			if nodes = append(nodes, m); i < unable {
+				nodes[i] = plain{m, m}
+			}
+		}
+		q, err := quorum.New(nodes...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := q.Break(t.Context(), "n"); !errors.Is(err, want) {
+			t.Errorf("Break with %d nodes that cannot: got %v, want %v", unable, err, want)
+		}
+		if _, err := q.List(t.Context()); !errors.Is(err, want) {
+			t.Errorf("List with %d nodes that cannot: got %v, want %v", unable, err, want)
+		}
+		q.Close()
+	}
 }
 
 // TestFault03ReleaseOfUnheardAsk: a node did it and said nothing, the others were a

@@ -158,7 +158,7 @@ func (s *Store) restore(ctx context.Context, n *node, holds ...*entry) {
 				err := s.restoreOne(ctx, n, e)
 				if errors.Is(err, store.ErrHeld) {
 					again = append(again, e)
-				} else if err != nil && !certain(err) {
+				} else if err != nil && !certain(err) && !errors.Is(err, errBroken) {
 					return
 				}
 			}
