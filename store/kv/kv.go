@@ -89,8 +89,9 @@ type Notifier interface {
 	// but still sends. If messages arrive later after all, got is called with nil first.
 	Receive(handle string, got func(msg []byte)) error
 
-	// Send sends a message to a handle: printable ASCII, at most 4096 bytes. It
-	// does not wait for anything, and tells of no failure. The handle may be gone.
+	// Send sends a message to a handle: printable ASCII and newlines, at most 4096 bytes,
+	// which got gets as one. It does not wait for anything, and tells of no failure. The
+	// handle may be gone.
 	Send(handle string, msg []byte)
 }
 

@@ -85,13 +85,13 @@ func newBackend(pool *pgxpool.Pool, o Options) (*backend, error) {
 		readOne: "SELECT " + columns + " FROM " + table + " WHERE name = $1 FOR UPDATE",
 		readAll: "SELECT " + columns + " FROM " + table + " WHERE name = ANY($1) ORDER BY name FOR UPDATE",
 		clock:   "SELECT clock_timestamp(), " + next + ", set_config('idle_in_transaction_session_timeout', $1, true)",
+		// A name that has a row is passed over: the server would wait for a transaction that changes the row.
 		insert: "WITH locked AS MATERIALIZED (SELECT true WHERE pg_try_advisory_xact_lock($1))" +
 			" INSERT INTO " + table + " (name, value, expires, lone, token, short)" +
 			" SELECT $2, $3, clock_timestamp() + $4 * interval '1 microsecond', $5, " + token + ", $6 FROM locked" +
+			" WHERE (SELECT true FROM " + table + " AS t WHERE t.name = $2) IS NULL" +
 			" ON CONFLICT (name) DO NOTHING RETURNING token",
-		// Names that a transaction has are passed over, and names that have a row too:
-		// the server would wait for a transaction that changes the row. (SELECT $1)
-		// hides how long an array is, else the server plans each statement again.
+		// (SELECT $1) hides how long an array is, else the server plans each statement again.
 		insertAll: "WITH locked AS MATERIALIZED (SELECT name, value, lease, id, short" +
 			" FROM unnest((SELECT $1::bigint[]), (SELECT $2::bytea[]), (SELECT $3::bytea[]), (SELECT $4::bigint[]), (SELECT $5::bytea[]), (SELECT $6::integer[]))" +
 			" AS u(key, name, value, lease, id, short) WHERE pg_try_advisory_xact_lock(key))" +

@@ -18,7 +18,8 @@ func TestBlocked(t *testing.T) {
 	t.Parallel()
 	together(t, start(t), map[string]func(*testing.T, *site){
 		"OneTableTwoNames":             oneTableTwoNames,
-		"BlockedNamesLeaveRenewals":    blockedNamesLeaveRenewals,
+		"BlockedNamesLeaveRenewals":    guardedNamesLeaveRenewals,
+		"DeletedNamesLeaveRenewals":    deletedNamesLeaveRenewals,
 		"BlockedReleasesLeaveRenewals": blockedReleasesLeaveRenewals,
 		"ABlockedNameHidesNoOther":     aBlockedNameHidesNoOther,
 		"MigrateInTransaction":         migrateInTransaction,
@@ -87,9 +88,22 @@ func oneTableTwoNames(t *testing.T, s *site) {
 	}
 }
 
-// blockedNamesLeaveRenewals: while other transactions keep as many names as the
+func guardedNamesLeaveRenewals(t *testing.T, s *site) {
+	blockedNamesLeaveRenewals(t, s, func(tx pgx.Tx, name string, token uint64) error {
+		return postgres.Guard(t.Context(), tx, held{name, token})
+	})
+}
+
+func deletedNamesLeaveRenewals(t *testing.T, s *site) {
+	blockedNamesLeaveRenewals(t, s, func(tx pgx.Tx, name string, _ uint64) error {
+		_, err := tx.Exec(t.Context(), "DELETE FROM dlock_locks WHERE name = $1", []byte(name))
+		return err
+	})
+}
+
+// blockedNamesLeaveRenewals: while other transactions keep more names than the
 // handle has connections, its other locks are renewed and waiters are woken.
-func blockedNamesLeaveRenewals(t *testing.T, s *site) {
+func blockedNamesLeaveRenewals(t *testing.T, s *site, block func(tx pgx.Tx, name string, token uint64) error) {
 	locks, c := open(t, s.url+"&pool_max_conns=4"), connect(t, s.url)
 	mine := request("mine", 1, false)
 	hold(t, locks, mine)
@@ -104,7 +118,7 @@ func blockedNamesLeaveRenewals(t *testing.T, s *site) {
 	for i := range blocked {
 		req := request(fmt.Sprint("blocked", i), 10+i, false)
 		g := hold(t, locks, req)
-		if err := postgres.Guard(t.Context(), tx, held{req.Name, g.Token}); err != nil {
+		if err := block(tx, req.Name, g.Token); err != nil {
 			t.Fatal(err)
 		}
 	}

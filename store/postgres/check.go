@@ -54,8 +54,12 @@ func (s *Store) Check(ctx context.Context) (found []Warning) {
 	if fsync == "off" || commit == "off" {
 		warn("durability", "fsync is %s and synchronous_commit is %s: a crash of the server may lose locks that were granted", fsync, commit)
 	}
-	if off := now.Sub(sent); off.Abs() > time.Minute {
-		warn("clock", "the server's clock is %v ahead of this machine's: locks are right as long as it does not jump", off.Round(time.Second))
+	if off := now.Sub(sent).Round(time.Second); off.Abs() > time.Minute {
+		side := "ahead of"
+		if off < 0 {
+			side = "behind"
+		}
+		warn("clock", "the server's clock is %v %s this machine's: locks are right as long as it does not jump", off.Abs(), side)
 	}
 	switch {
 	case s.backend.opts.Poll:
