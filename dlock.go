@@ -124,8 +124,8 @@ func (c *Client) locker(cfg *lockConfig, mode store.Mode) locker {
 // Close returns when the store has confirmed the releases, or after twice
 // StoreTimeout. Then it returns an *Error with ErrUnavailable, and what is not
 // confirmed is left to its lease. Calls of the store that Close cuts may delay it
-// until they return. Afterwards nothing of the client runs but OnLost callbacks and
-// calls of the logger that have not returned. The store is not closed. A second
+// until they return. Afterwards nothing of the client runs but reports of losses: calls of
+// OnLost, of the logger and of Observer.EndHold. The store is not closed. A second
 // Close waits for the first one and returns nil.
 func (c *Client) Close() error {
 	if err := c.core.Close(); err != nil {

@@ -46,6 +46,16 @@ type Handle struct {
 
 }
 
+// delivered reports whether the call of one of its handles has returned. The shard is locked.
+func (g *ownerHold) delivered() bool {
+	for h := g.handles; h != nil; h = h.next {
+		if h.delivered {
+			return true
+		}
+	}
+	return false
+}
+
 // add adds a handle. The shard is locked and the owner's turn has not ended.
 func (g *ownerHold) add(h *Handle) {
 	h.turn, h.next = g, g.handles

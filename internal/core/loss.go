@@ -44,7 +44,6 @@ func (p *place) endAll(fx *effects, cause error) {
 		}
 		p.end(g)
 		if lost && oldest != nil {
-			oldest.nested = false // it stands for the hold
 			fx.tell(oldest)
 		}
 	}
@@ -76,6 +75,7 @@ func (p *place) cause() error {
 func (fx *effects) tell(h *Handle) {
 	if g := h.turn; !g.told {
 		g.told = true
+		h.nested = false // it stands for the hold
 		fx.lost = append(fx.lost, h)
 	}
 }

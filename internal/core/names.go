@@ -176,10 +176,14 @@ func (o *ownerState) reenter(mode store.Mode, over error, h *Handle) (bool, erro
 		return false, ErrLostOuter
 	}
 	for _, g := range o.holds {
-		if !g.place.lease.Valid() {
-			// The watchdog has not declared it yet. It will, and then tell; here
-			// it is enough not to build on it.
+		// The watchdog has not declared it yet. It will, and then tell; here it is enough
+		// not to build on it.
+		switch {
+		case g.place.lease.Valid():
+		case g.delivered():
 			return false, ErrLostOuter
+		default: // no call has returned it, so it concerns nobody
+			return false, request.ErrExpired
 		}
 	}
 	for _, g := range o.holds {
@@ -255,4 +259,5 @@ func (n *nameState) carryOut(actions []localqueue.Action) {
 			do.Unwanted.Value.(*place).unwanted()
 		}
 	}
+	clear(actions) // the queue keeps the array, which must not keep calls in memory
 }

@@ -65,6 +65,7 @@ func (p *place) settle(answer request.Answer) {
 	} else {
 		p.refused(answer)
 	}
+	p.outer = nil // else holds that follow one another would keep each other in memory
 	sh.mu.Unlock()
 	fx.run(p.name.client)
 }

@@ -98,3 +98,25 @@ func TestLossOfAGrantThatNobodyHadConcernsNoOtherCall(t *testing.T) {
 		assert.Zero(t, coretest.Gauges(c))
 	})
 }
+
+// The lease of a grant that no call has returned yet runs out, and the watchdog has not declared it. The
+// next Lock of the owner does not take that for the loss of an outer hold, of which it would panic.
+func TestFault57PauseBeforeAGrantReachesItsCall(t *testing.T) {
+	for range rounds {
+		synctest.Test(t, func(t *testing.T) {
+			s := coretest.NewSpy(memory.New())
+			c := coretest.Open(t, s, &dlock.Options{TTL: 4 * time.Second})
+			m := c.Mutex("m").As(dlock.NewOwner())
+			late := grantedLate(t, c, m)
+			s.CutRenewals(coretest.Refuse)
+			h := coretest.MustLock(t, t.Context(), m) // shares the grant, for a moment
+			end := h.Deadline()
+			require.NoError(t, h.Unlock())
+			time.Sleep(time.Until(end))
+			m.Lock()
+			m.Unlock()
+			require.Error(t, <-late)
+			coretest.WantFree(t, s, "m")
+		})
+	}
+}

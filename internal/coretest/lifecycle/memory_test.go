@@ -55,6 +55,39 @@ func TestFault83ManyNamesUsedOnce(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
+// An owner that keeps a name for long, by turns as reader and as writer, uses no more memory with each turn.
+func TestUpgradesAndDowngradesDoNotPileUp(t *testing.T) {
+	c, err := dlock.New(memory.New(), nil)
+	require.NoError(t, err)
+	defer c.Close()
+	rw := c.RWMutex("m")
+	turn := func(first *dlock.Hold, next func(context.Context) (*dlock.Hold, error)) *dlock.Hold {
+		h, err := next(dlock.WithOwner(t.Context(), first.Owner()))
+		require.NoError(t, err)
+		require.NoError(t, first.Unlock())
+		return h
+	}
+	h, err := rw.RLockContext(t.Context())
+	require.NoError(t, err)
+	var former []weak.Pointer[dlock.Hold]
+	for range 5 {
+		h = turn(h, rw.LockContext)
+		h = turn(h, rw.RLockContext)
+		former = append(former, weak.Make(h))
+	}
+	kept := func() (n int) {
+		runtime.GC()
+		for _, p := range former {
+			if p.Value() != nil {
+				n++
+			}
+		}
+		return n
+	}
+	assert.LessOrEqual(t, kept(), 2, "holds in memory: that one, and perhaps the one before")
+	require.NoError(t, h.Unlock())
+}
+
 // A hold that is kept for long may give out any number of contexts without using more memory.
 func TestHoldContextsDoNotPileUp(t *testing.T) {
 	c, err := dlock.New(memory.New(), nil)
