@@ -82,6 +82,9 @@ func New(client Client, opts *Options) (http.Handler, error) {
 	if n := len(h.opts.Token); n > 0 && n < minToken {
 		return nil, fmt.Errorf("ui: the token has %d bytes, at least %d are needed", n, minToken)
 	}
+	if t := h.opts.Token; strings.Trim(t, " ") != t || strings.ContainsFunc(t, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return nil, errors.New("ui: the token has a character that is not printable ASCII, or begins or ends with a space: browsers do not send it unchanged")
+	}
 	h.names = newNameList(client)
 	assets, err := fs.Sub(embedded, "assets")
 	if err != nil {

@@ -301,7 +301,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	client, err := dlock.New(memory.New(), nil)
 	require.NoError(t, err)
 	defer client.Close()
-	for _, o := range []*ui.Options{{Token: "short"}, {Every: time.Millisecond}, {Every: -1}} {
+	for _, o := range []*ui.Options{{Token: "short"}, {Token: "sixteen and ü too"}, {Token: "a line that\nends early"}, {Token: " sixteen and a space"}, {Every: time.Millisecond}, {Every: -1}} {
 		_, err := ui.New(client, o)
 		assert.Error(t, err)
 	}

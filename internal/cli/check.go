@@ -24,7 +24,7 @@ server cannot be opened.
 	setup: func(p *Program, f *flag.FlagSet) action {
 		s := p.storeFlag(f)
 		asJSON := f.Bool("json", false, "print one JSON object for each warning")
-		limit := f.Duration("timeout", 30*time.Second, "give up after this `duration`")
+		limit := f.Duration("timeout", 30*time.Second, "give up on a server after this `duration`")
 		return func(ctx context.Context, args []string) (int, error) {
 			if len(args) > 0 {
 				return 0, usage("unexpected argument %q", args[0])
@@ -33,9 +33,7 @@ server cannot be opened.
 			if err != nil {
 				return 0, err
 			}
-			ctx, cancel := context.WithTimeout(ctx, *limit)
-			defer cancel()
-			found, opened := p.check(ctx, strings.Fields(urls))
+			found, opened := p.check(ctx, strings.Fields(urls), *limit)
 			status, err := p.report(found, *asJSON)
 			if err == nil && !opened {
 				status = exitFailed
@@ -52,11 +50,12 @@ type warning struct {
 	Text   string `json:"text"`
 }
 
-// check checks each server. opened is false if it could not open one of them.
-func (p *Program) check(ctx context.Context, urls []string) (found []warning, opened bool) {
+// check checks one server after the other, each for so long at most. opened is false if it could not open one of them.
+func (p *Program) check(ctx context.Context, urls []string, limit time.Duration) (found []warning, opened bool) {
 	opened = true
 	for i, url := range urls {
 		var ofServer []warning
+		ctx, cancel := context.WithTimeout(ctx, limit)
 		st, err := p.open(ctx, url)
 		if err != nil {
 			opened = false
@@ -65,6 +64,7 @@ func (p *Program) check(ctx context.Context, urls []string) (found []warning, op
 			ofServer = checkStore(ctx, st)
 			st.Close()
 		}
+		cancel()
 		for _, w := range ofServer {
 			if w.Server == "" && len(urls) > 1 {
 				w.Server = fmt.Sprint("server ", i+1)

@@ -12,6 +12,7 @@ import (
 	"github.com/dlock-go/dlock/store"
 )
 
+// The second of two servers is checked in its own time also if the first is down or hangs.
 func TestCheckGoesOnAfterAServerThatCannotBeOpened(t *testing.T) {
 	s := newShell(t)
 	s.locks.Close()
@@ -20,8 +21,12 @@ func TestCheckGoesOnAfterAServerThatCannotBeOpened(t *testing.T) {
 		p := s.program()
 		open := p.Open
 		p.Open = func(ctx context.Context, url string) (store.Store, error) {
-			if url == "down://" {
+			switch url {
+			case "down://":
 				return nil, errors.New("connection refused")
+			case "hangs://":
+				<-ctx.Done()
+				return nil, ctx.Err()
 			}
 			return open(ctx, url)
 		}
@@ -36,4 +41,7 @@ func TestCheckGoesOnAfterAServerThatCannotBeOpened(t *testing.T) {
 	assert.Equal(t, exitFailed, status)
 	assert.Contains(t, out, `{"topic":"unreachable","server":"server 2",`)
 	assert.Equal(t, 2, strings.Count(out, "\n"))
+	_, out = check("--store", "hangs:// test://", "--timeout", "1s")
+	assert.Contains(t, out, "unreachable (server 1): it cannot be opened: context deadline exceeded\n")
+	assert.Contains(t, out, "rights (server 2): ")
 }

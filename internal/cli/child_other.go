@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"context"
 	"flag"
 	"io"
 	"io/fs"
@@ -39,4 +40,6 @@ func startGuard(string) (*guard, error) { return nil, nil }
 func (*guard) group() (int, error)      { return 0, nil }
 func (*guard) dismiss()                 {}
 
-var guardCommand = command{name: "guard", hidden: true, setup: func(p *Program, f *flag.FlagSet) action { return nil }}
+var guardCommand = command{name: "guard", hidden: true, setup: func(*Program, *flag.FlagSet) action {
+	return func(context.Context, []string) (int, error) { return 0, usage("this system has no process groups") }
+}}

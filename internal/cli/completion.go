@@ -11,11 +11,11 @@ func completionCommand() command {
 	return command{
 		name: "completion", args: "bash|zsh|fish", short: "print the completion of a shell",
 		long: `  bash: source <(dlock completion bash)
-	  zsh:  source <(dlock completion zsh)
-	  fish: dlock completion fish | source
-	
-	Names of locks are completed too, from the store in DLOCK_STORE.
-	`,
+  zsh:  source <(dlock completion zsh)
+  fish: dlock completion fish | source
+
+Names of locks are completed too, from the store in DLOCK_STORE.
+`,
 		setup: func(p *Program, f *flag.FlagSet) action {
 			return func(_ context.Context, args []string) (int, error) {
 				shell, err := one(args)

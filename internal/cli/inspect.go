@@ -63,7 +63,7 @@ func describe(w io.Writer, lock lockview.Lock) error {
 		if e.Age > 0 {
 			age = short(e.Age)
 		}
-		rows = append(rows, []string{role, e.Mode, token, label(e.Label), e.Owner, e.ID, short(e.Remaining), age})
+		rows = append(rows, []string{role, e.Mode, token, label(e.Label), label(e.Owner), label(e.ID), short(e.Remaining), age})
 	}
 	for _, e := range lock.Holders {
 		add("holder", e)

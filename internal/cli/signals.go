@@ -44,17 +44,22 @@ func (s *signals) stop() {
 }
 
 // watch returns a context that ends with the next ending signal, with the cause interrupted.
-// unwatch leaves later signals to the next reader.
+// Other signals do nothing. unwatch leaves later signals to the next reader.
 func (s *signals) watch(ctx context.Context) (watched context.Context, unwatch func()) {
 	watched, cancel := context.WithCancelCause(ctx)
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
-		select {
-		case sig := <-s.ending:
-			cancel(interrupted{sig})
-		case <-stop:
-			cancel(nil)
+		for {
+			select {
+			case sig := <-s.ending:
+				cancel(interrupted{sig})
+				return
+			case <-s.other: // for the command, which does not run yet
+			case <-stop:
+				cancel(nil)
+				return
+			}
 		}
 	}()
 	return watched, func() { close(stop); <-stopped }

@@ -167,12 +167,15 @@ func (v *View) entries(name, role string, from []store.Entry, now time.Time) []E
 		s.last = now
 		v.seen[key] = s
 		entries[i] = Entry{
-			ID: e.ID, Owner: e.Owner, Mode: e.Mode.String(), Token: e.Token, Label: strings.ToValidUTF8(e.Label, "?"),
+			ID: clean(e.ID), Owner: clean(e.Owner), Mode: e.Mode.String(), Token: e.Token, Label: clean(e.Label),
 			Remaining: e.Remaining.Milliseconds(), Age: max(e.Age, now.Sub(s.first)).Milliseconds(),
 		}
 	}
 	return entries
 }
+
+// clean makes text of another process UTF-8, because it is shown as JSON too.
+func clean(text string) string { return strings.ToValidUTF8(text, "?") }
 
 // prune forgets what was not seen for long. v.mu is held.
 func (v *View) prune(now time.Time) {
