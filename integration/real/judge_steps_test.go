@@ -77,7 +77,7 @@ func (s *script) enter(a *attempt, known []*bound) {
 				break
 			}
 			step.Kind = model.Unanswered
-			s.doubt(step, c.Call, a.settled(i), a.giver(i) >= 0)
+			s.doubt(step, s.joins(c), a.settled(i), a.giver(i) >= 0)
 			s.expiry(a, i)
 			if s.e.Etcd && !s.e.judged(c.Call, c.Return) {
 				// It takes its place anew when it is lost before the call is over.
@@ -98,7 +98,7 @@ func (s *script) enter(a *attempt, known []*bound) {
 				half := step
 				half.Kind = model.Unanswered
 				half.Early = s.e.Etcd && c.Outcome == upgrade // it takes a place while nobody has made its owner's hold
-				s.doubt(half, c.Call, c.Return, true)
+				s.doubt(half, s.joins(c), c.Return, true)
 				if s.e.Etcd && !s.e.judged(c.Call, c.Return) { // and lost in it, and taken anew
 					s.doubt(model.Step{Kind: model.Expires, N: c.n, ID: a.id}, c.Call, c.Return, true)
 				}
@@ -124,6 +124,41 @@ func (s *script) enter(a *attempt, known []*bound) {
 func (s *script) mayUpgrade(a *attempt) bool {
 	reads := func(other *attempt) bool { return other.calls[0].Shared && other.calls[0].Owner == a.calls[0].Owner }
 	return !a.calls[0].Shared && slices.ContainsFunc(slices.Collect(maps.Values(s.attempts)), reads)
+}
+
+// joins is from when on an ask for a writer's hold may count. On etcd each waiter makes its hold itself. So an ask that
+// comes after a release joins a reader of its owner that waited then and has not made its hold yet: both are granted
+// before the next reader, as if the ask had come before the release.
+func (s *script) joins(c *request) (from moment) {
+	from = c.Call
+	if !s.e.Etcd || c.Shared {
+		return from
+	}
+	for _, other := range s.attempts {
+		if first := other.calls[0]; first.Owner == c.Owner && first.Shared {
+			from = min(from, other.waitedAt(c.Call))
+		}
+	}
+	return from
+}
+
+// waitedAt is when the last call before now was sent that found the id waiting; never if it is known to have been granted
+// by now.
+func (a *attempt) waitedAt(now moment) (asked moment) {
+	asked = never
+	for _, c := range a.calls {
+		switch {
+		case c.Op != opAcquire || c.Call >= now:
+		case c.Outcome == queued:
+			asked = c.Call
+		case c.Outcome == held && c.Return < now:
+			return never
+		}
+	}
+	if slices.ContainsFunc(a.events, func(r record) bool { return r.Call < now }) {
+		return never
+	}
+	return asked
 }
 
 // call is what the model is told of c.

@@ -108,6 +108,22 @@ func behindUpgrade(s *story) {
 	s.queued(4, 8, 9, 2, 2)
 }
 
+// joinsReader: an owner asks for a writer's hold after a release, and its reader, which waited, is told of its grant at
+// told. Another reader waited too.
+func joinsReader(told int) func(s *story) {
+	return func(s *story) {
+		s.held(5, 0, 2, 1)
+		s.queued(1, 3, 4, 1, 1, reading)
+		s.queued(2, 5, 6, 2, 1, reading)
+		s.release(5, 7, 8)
+		s.event(1, told, 2)
+		s.held(3, 11, 20, 3, of(1), second(2))
+		s.release(1, 22, 23, reading)
+		s.release(3, 24, 25, of(1))
+		s.event(2, 26, 4)
+	}
+}
+
 // Of each pair of histories that differ in one thing, the model allows one.
 func TestModelJudges(t *testing.T) {
 	for _, x := range []struct {
@@ -161,6 +177,9 @@ func TestModelJudges(t *testing.T) {
 		{"an upgrade that was waited for, on etcd", true, waitsAndReads, likeEtcd},
 		{"a place of what is refused as an upgrade, on etcd", true, behindUpgrade, likeEtcd},
 		{"a place of what is refused as an upgrade", false, behindUpgrade, nil},
+		{"an upgrade that joins a reader before its grant, on etcd", true, joinsReader(14), likeEtcd},
+		{"an upgrade that joins a reader before its grant", false, joinsReader(14), nil},
+		{"an upgrade that joins a reader after its grant, on etcd", false, joinsReader(10), likeEtcd},
 		{"an event that only tells to ask", true, func(s *story) {
 			s.held(1, 0, 2, 1)
 			s.queued(2, 3, 4, 1, 1)

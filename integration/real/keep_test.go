@@ -18,6 +18,8 @@ type kept struct {
 	Evidence   *evidence
 }
 
+const historyFile = "history.jsonl"
+
 // keep writes a history and the logs of its servers into a directory, which it
 // returns.
 func (h *history) keep(e *evidence, j *judgement) string {
@@ -37,7 +39,7 @@ func (h *history) keep(e *evidence, j *judgement) string {
 		h.must(lines.Encode(r))
 	}
 	files := h.site.logs()
-	files["history.jsonl"] = text.Bytes()
+	files[historyFile] = text.Bytes()
 	for name, content := range files {
 		h.must(os.WriteFile(filepath.Join(dir, name), content, 0o600))
 	}
@@ -66,7 +68,7 @@ func load(path string) (k kept, err error) {
 
 // again judges kept histories, each in a directory of its own below dir, once more.
 func again(t *testing.T, dir string) {
-	paths, err := filepath.Glob(filepath.Join(dir, "*", "history.jsonl"))
+	paths, err := filepath.Glob(filepath.Join(dir, "*", historyFile))
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no histories in %q: %v", dir, err)
 	}
