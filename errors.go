@@ -80,9 +80,9 @@ type Error struct {
 	Op   string // "lock", "rlock", "unlock", ...
 	Name string // of the lock; empty where there is none
 
-	// HeldBy is the label of one holder that was in the way, of a call that the lock was
-	// too busy for or that its context ended. It is as recent as the store's last answer
-	// to this client. Empty if the store did not say so: then Client.Inspect can.
+	// HeldBy is the label of one holder that blocked the call: a Try form found the lock
+	// busy, an upgrade was refused, or the context ended the wait. It is as recent as the
+	// store's last answer. It is empty if the store named no holder: Client.Inspect can.
 	HeldBy string
 
 	// HeldFor is for how long that holder has had the lock, 0 if the store did not say

@@ -61,8 +61,8 @@ type Options struct {
 	// It is also how many readers of this client may join one that has the reader's
 	// lock, within the same 10 ms. They share its hold at the store. Locks of explicit
 	// owners, with MaxHold or without renewal always go through the store. So does what
-	// the store granted to a Try form, or to a writer when nobody else here wanted the
-	// lock. Default 100, at most 1000. For none, use NoLocalHandoffs; any negative number
+	// the store granted to a Try form, or to a writer when no other call of this client
+	// waited. Default 100, at most 1000. For none, use NoLocalHandoffs; any negative number
 	// means the same.
 	LocalHandoffs int
 	// OnLost is called once for each grant that is lost. Its argument is the oldest
@@ -83,8 +83,8 @@ type Options struct {
 	// Observer sees locks, holds and calls of the store, for metrics and traces.
 	// Default none, which costs nothing.
 	Observer Observer
-	// Label says which process holds: Inspect shows it, and the errors of others that
-	// wait (Error.HeldBy). It has at most 128 bytes of UTF-8. Default the host's name and
+	// Label says which process holds: Inspect shows it, and the errors of waiters
+	// (Error.HeldBy). It has at most 128 bytes of UTF-8. Default the host's name and
 	// the process id.
 	Label string
 }

@@ -110,7 +110,7 @@ func scopeOf(ctx context.Context) *scope {
 // WithOwner returns a context that acts for o. Goroutines that share it are one
 // owner and so do not exclude each other. Where they should, give each of them
 // WithOwner(ctx, NewOwner()). With a zero o, calls that get the context fail. Holds of
-// another owner that ctx was made under are not holds of o: TokenFor forgets them.
+// another owner that ctx was made under are not holds of o: TokenFor does not find them.
 func WithOwner(ctx context.Context, o Owner) context.Context {
 	s := withScope(ctx, o, nil)
 	if s.outer != nil && s.outer.owner != o {

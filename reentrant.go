@@ -29,8 +29,8 @@ type Mutex struct{ l locker }
 //   - the owner has a lost hold that is not unlocked yet, or too many nested holds;
 //   - an upgrade is refused.
 //
-// Options.OnLost and the log tell of a hold that is lost later. The goroutine that
-// holds it is not told. With LockContext and Do it is: by Hold.Done and the context.
+// Options.OnLost and the log report a hold that is lost later. This form does not report
+// it to the goroutine that holds. Hold.Done and the context of Do do.
 func (m *Mutex) Lock() { m.l.lock() }
 
 // Unlock unlocks m. It returns when the store has confirmed that, or after

@@ -3,7 +3,7 @@
 //	go run ./examples/leader -redis redis://localhost:6379 -name one &
 //	go run ./examples/leader -redis redis://localhost:6379 -name two &
 //	kill %1     # two leads at once
-//	kill -9 %2  # a third one leads after a lease
+//	kill -9 %2  # an instance that is started now leads after a lease
 package main
 
 import (
@@ -34,7 +34,8 @@ func main() {
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("leader", flag.ContinueOnError)
 	url := flags.String("redis", "redis://localhost:6379", "`URL` of the Redis server")
-	name := flags.String("name", "", "`name` of this instance (default: host and process id)")
+	host, _ := os.Hostname() // a name without a host will do
+	name := flags.String("name", fmt.Sprintf("%s/%d", host, os.Getpid()), "`name` of this instance")
 	ttl := flags.Duration("ttl", 10*time.Second, "`time` after which a dead leader is replaced")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -61,7 +62,7 @@ func stand(ctx context.Context, lock *dlock.Mutex, work func(context.Context) er
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, dlock.ErrClosed), errors.Is(err, dlock.ErrRefused):
-			return err // no later try would end otherwise
+			return err // an operator has to act
 		}
 		select {
 		case <-time.After(time.Second):
