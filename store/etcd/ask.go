@@ -26,6 +26,7 @@ type ask struct {
 	atLeast time.Duration // that this lease lives when the hold is made
 	lasts   time.Duration // how long the hold lasts
 	renews  bool          // the lease is renewed for that, also when the hold is made
+	exact   bool          // the hold hangs on no longer lease
 	lease   *lease        // that the hold hangs on in the end
 
 	fresh bool // Acquire: the handle had no record of the id before
@@ -68,15 +69,16 @@ func (a *ask) leaseForHold(ctx context.Context) (l *lease, err error) {
 }
 
 // keep sees to it that a hold lasts, and notes it. It returns the next view if the hold is not as it was read. The hold
-// hangs on a lease of this handle for as many seconds as its TTL: on one that lives longer it would outlive its process,
-// and a lease of another handle does not count, because that handle deletes the hold when its time is up.
+// hangs on a lease for its TTL, or on one of the handle that lives longer, but not after a renewal, which sets the time
+// that it outlives its process. A lease of another handle does not count, because that handle deletes the hold when its
+// time is up.
 func (a *ask) keep(ctx context.Context, h *entry) (now *view, err error) {
 	s := a.s
 	l := a.lease
 	if l == nil || l.id != h.lease {
 		l = s.leases.have(h.lease)
 	}
-	if l != nil && l.kind.seconds == a.kind.seconds {
+	if l != nil && (l.kind.seconds == a.kind.seconds || l.kind.seconds > a.kind.seconds && !a.exact) {
 		if a.lease = l; a.renews || !h.made {
 			err = s.leases.renew(ctx, l, a.lasts)
 		}

@@ -98,38 +98,25 @@ func TestFixedHoldReleasedAlone(t *testing.T) {
 	}
 }
 
-// A place that lasts longer than the hold is to makes a hold on its lease. The next call about the hold puts it on
-// a lease of its own length. Otherwise a process that dies keeps the name for as long as its places.
+// A place that lasts longer than the hold is to makes a hold on its lease. The first renewal puts it on a lease of its
+// own length. Otherwise a process that dies keeps the name for as long as its places.
 func TestHoldOutlivesItsProcessByItsOwnLease(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1)
-	const ttl, wait = 3 * time.Second, time.Minute
-	for name, next := range map[string]func(store.Store, store.Request) error{
-		"renewal": func(h store.Store, r store.Request) error {
-			ref := locktest.RefTo(r)
-			ref.TTL = ttl
-			return h.Renew(t.Context(), []store.Ref{ref})[0]
-		},
-		"repeated": func(h store.Store, r store.Request) error {
-			_, err := h.Acquire(t.Context(), r)
-			return err
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			waiter := open(t, s.cluster.URL())
-			first, second := locktest.Request(name, 1), locktest.Request(name, 2)
-			second.TTL, second.WaitTTL = ttl, wait
-			locktest.Hold(t, s.direct, first)
-			locktest.Queue(t, waiter, second)
-			locktest.Release(t, s.direct, first)
-			locktest.Poll(t, "the grant", locktest.Patience, func() bool { return len(s.state(name).Holders) == 1 })
-			if err := next(waiter, second); err != nil {
-				t.Fatal(err)
-			}
-			if left := s.state(name).Holders[0].Remaining; left > ttl+time.Second {
-				t.Errorf("without its process the hold lasts for %v, want some %v", left, ttl)
-			}
-			locktest.Release(t, waiter, second)
-		})
+	waiter := open(t, s.cluster.URL())
+	first, second := locktest.Request("a", 1), locktest.Request("a", 2)
+	second.TTL, second.WaitTTL = 3*time.Second, time.Minute
+	locktest.Hold(t, s.direct, first)
+	locktest.Queue(t, waiter, second)
+	locktest.Release(t, s.direct, first)
+	locktest.Poll(t, "the grant", locktest.Patience, func() bool { return len(s.state("a").Holders) == 1 })
+	ref := locktest.RefTo(second)
+	ref.TTL = second.TTL
+	if err := waiter.Renew(t.Context(), []store.Ref{ref})[0]; err != nil {
+		t.Fatal(err)
 	}
+	if left := s.state("a").Holders[0].Remaining; left > second.TTL+time.Second {
+		t.Errorf("without its process the hold lasts for %v, want some %v", left, second.TTL)
+	}
+	locktest.Release(t, waiter, second)
 }

@@ -110,7 +110,7 @@ func (h renewal) adopt(ctx context.Context) {
 	s, ref := h.s, h.ref
 	k := s.keys.keysOf(ref.Name, ref.Owner, ref.ID, ref.Mode)
 	req := store.Request{Name: ref.Name, Owner: ref.Owner, ID: ref.ID, Mode: ref.Mode, TTL: ref.TTL, WaitTTL: ref.TTL}
-	a := &ask{s: s, idKeys: k, req: req, r: h.r, kind: holdsFor(ref.TTL), renews: true}
+	a := &ask{s: s, idKeys: k, req: req, r: h.r, kind: holdsFor(ref.TTL), renews: true, exact: true}
 	a.lasts, a.atLeast = ref.TTL, ref.TTL
 	if a.r == nil { // else its end is that of the record, also if that is forgotten by now
 		a.r, a.fresh = s.records.track(req, k)
