@@ -91,3 +91,28 @@ func again(t *testing.T, dir string) {
 	}
 	t.Logf("%d histories\n%s", len(paths), sum)
 }
+
+// TestUndecidedHistoriesAreJudgedAgain: one that is decided then is not counted as undecided.
+func TestUndecidedHistoriesAreJudgedAgain(t *testing.T) {
+	var s story
+	s.held(1, 0, 2, 1)
+	s.release(1, 3, 4)
+	var text bytes.Buffer
+	lines := json.NewEncoder(&text)
+	p := plan{Deployment: deployments[0], Faults: []string{"by hand"}}
+	lines.Encode(kept{plan: p, Evidence: &evidence{TTL: aLease, Ends: never}})
+	for _, r := range s {
+		lines.Encode(r)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, historyFile), text.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sum := &table{rows: map[row]*tally{}}
+	sum.add(p, &judgement{undecided: []string{"no decision in time"}})
+	sum.doubt(dir)
+	sum.decideAgain(t)
+	if all, _, undecided := sum.total(); all != 1 || undecided != 0 {
+		t.Errorf("%d of %d histories are undecided", undecided, all)
+	}
+}
