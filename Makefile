@@ -36,7 +36,7 @@ help:
 	@echo "make postgres-versions  the tests of the PostgreSQL store on PostgreSQL 13 to 17, fetched with npm"
 	@echo "make pictures the pictures of the page, into docs/images"
 	@echo "make dashboard-picture  the picture of the dashboard, into docs/images; needs npm"
-	@echo "make prove    what make test does a little of, in an hour at most; prove-long: more, in two"
+	@echo "make prove    what make test does a little of, in an hour at most; prove-long: more, in two and a quarter"
 
 test: cc servers lint
 	@.ci/test
