@@ -212,8 +212,9 @@ func lostReplyOfAPlace(t *testing.T, e *zookeepertest.Ensemble) {
 	wantFree(t, e)
 }
 
-// holdsOfALateRenewal: what a renewal does after its context has ended does not depend
-// on what its caller does with the holds.
+// holdsOfALateRenewal: a renewal whose context ends while it reads goes on for a while. It
+// does not look at the holds any more, which are its caller's again: the race detector
+// sees that. And it writes nothing.
 func holdsOfALateRenewal(t *testing.T, e *zookeepertest.Ensemble) {
 	near := open(t, e.URL())
 	p := startDeafProxy(t, e.Members[0].Addr)
@@ -236,7 +237,7 @@ func holdsOfALateRenewal(t *testing.T, e *zookeepertest.Ensemble) {
 	require.NoError(t, err)
 	_, stat, err := c.Get(pathOf("late-holds"))
 	require.NoError(t, err)
-	assert.Greater(t, stat.Version, before.Version, "the hold is renewed")
+	assert.Equal(t, before.Version, stat.Version, "the renewal has written")
 	release(t, near, held)
 	wantFree(t, e)
 }
