@@ -3,8 +3,6 @@ package real
 import (
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -60,7 +58,6 @@ func TestHistories(t *testing.T) {
 			}
 		}
 	})
-	sum.decideAgain(t)
 	t.Logf("in %v\n%s", time.Since(began).Round(time.Second), sum)
 	total, void, undecided := sum.total()
 	if n := len(sum.rigs); n > 1+total/20 {
@@ -111,9 +108,7 @@ func one(t *testing.T, sum *table, deployment string, seed uint64, faults []kind
 		t.Errorf("%s with %q: %d violations, the history is in %s:\n%s", deployment, h.plan.Faults,
 			len(j.violations), h.keep(e, j), strings.Join(j.violations[:min(10, len(j.violations))], "\n"))
 	case len(j.undecided) > 0:
-		dir := h.keep(e, j)
-		t.Logf("%s with %q: %s, the history is in %s", deployment, h.plan.Faults, j.undecided[0], dir)
-		sum.doubt(dir)
+		t.Logf("%s with %q: %s, the history is in %s", deployment, h.plan.Faults, j.undecided[0], h.keep(e, j))
 	case *keepAll:
 		t.Logf("%s with %q %s: the history is in %s", deployment, h.plan.Faults, j.void, h.keep(e, j))
 	}
@@ -239,13 +234,9 @@ type table struct {
 	mu   sync.Mutex
 	rows map[row]*tally
 	rigs []string // histories that came to no end, and why
-
-	undecided []string // where they are kept
 }
 
 type row struct{ deployment, faults string }
-
-func (p plan) row() row { return row{p.Deployment, strings.Join(p.Faults, " + ")} }
 
 type tally struct {
 	histories, operations, handovers, refused, excused, ordered, violations int
@@ -256,7 +247,7 @@ type tally struct {
 func (s *table) add(p plan, j *judgement) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := p.row()
+	key := row{p.Deployment, strings.Join(p.Faults, " + ")}
 	t := s.rows[key]
 	if t == nil {
 		t = &tally{}
@@ -275,46 +266,6 @@ func (s *table) add(p plan, j *judgement) {
 	if j.void != "" {
 		t.void = append(t.void, j.void)
 	}
-}
-
-// doubt notes where an undecided history is kept.
-func (s *table) doubt(dir string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.undecided = append(s.undecided, dir)
-}
-
-// decideAgain judges undecided histories once more, when no other history takes the processors any more.
-func (s *table) decideAgain(t *testing.T) {
-	var all sync.WaitGroup
-	turns := make(chan struct{}, runtime.GOMAXPROCS(0))
-	for _, dir := range s.undecided {
-		turns <- struct{}{}
-		all.Go(func() {
-			defer func() { <-turns }()
-			k, err := load(filepath.Join(dir, historyFile))
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			if j := k.Evidence.judge(); len(j.undecided) == 0 {
-				s.decided(k.plan, j)
-				if len(j.violations) > 0 {
-					t.Errorf("%s with %q: %s, the history is in %s", k.Deployment, k.Faults, j.violations[0], dir)
-				}
-			}
-		})
-	}
-	all.Wait()
-}
-
-// decided corrects the row of a history that was undecided.
-func (s *table) decided(p plan, j *judgement) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := s.rows[p.row()]
-	t.undecided--
-	t.violations += len(j.violations)
 }
 
 // broken counts a history whose rig failed.

@@ -18,8 +18,6 @@ type kept struct {
 	Evidence   *evidence
 }
 
-const historyFile = "history.jsonl"
-
 // keep writes a history and the logs of its servers into a directory, which it
 // returns.
 func (h *history) keep(e *evidence, j *judgement) string {
@@ -39,7 +37,7 @@ func (h *history) keep(e *evidence, j *judgement) string {
 		h.must(lines.Encode(r))
 	}
 	files := h.site.logs()
-	files[historyFile] = text.Bytes()
+	files["history.jsonl"] = text.Bytes()
 	for name, content := range files {
 		h.must(os.WriteFile(filepath.Join(dir, name), content, 0o600))
 	}
@@ -68,7 +66,7 @@ func load(path string) (k kept, err error) {
 
 // again judges kept histories, each in a directory of its own below dir, once more.
 func again(t *testing.T, dir string) {
-	paths, err := filepath.Glob(filepath.Join(dir, "*", historyFile))
+	paths, err := filepath.Glob(filepath.Join(dir, "*", "history.jsonl"))
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no histories in %q: %v", dir, err)
 	}
@@ -90,29 +88,4 @@ func again(t *testing.T, dir string) {
 		}
 	}
 	t.Logf("%d histories\n%s", len(paths), sum)
-}
-
-// TestUndecidedHistoriesAreJudgedAgain: one that is decided then is not counted as undecided.
-func TestUndecidedHistoriesAreJudgedAgain(t *testing.T) {
-	var s story
-	s.held(1, 0, 2, 1)
-	s.release(1, 3, 4)
-	var text bytes.Buffer
-	lines := json.NewEncoder(&text)
-	p := plan{Deployment: deployments[0], Faults: []string{"by hand"}}
-	lines.Encode(kept{plan: p, Evidence: &evidence{TTL: aLease, Ends: never}})
-	for _, r := range s {
-		lines.Encode(r)
-	}
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, historyFile), text.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	sum := &table{rows: map[row]*tally{}}
-	sum.add(p, &judgement{undecided: []string{"no decision in time"}})
-	sum.doubt(dir)
-	sum.decideAgain(t)
-	if all, _, undecided := sum.total(); all != 1 || undecided != 0 {
-		t.Errorf("%d of %d histories are undecided", undecided, all)
-	}
 }
