@@ -35,7 +35,8 @@ type Client interface {
 // Options configure the page. The zero value of a field means the default.
 type Options struct {
 	// Token allows to break locks. The page asks the operator for it. At least 16
-	// bytes. Default none: the page changes nothing.
+	// characters of printable ASCII, the first and last no space. Default none: the page
+	// changes nothing.
 	Token string
 	// Every is how long an open page waits before it looks at the store again. One look
 	// lists the names and inspects those that are shown, 25 at most. Default 500 ms; at

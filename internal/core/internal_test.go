@@ -173,3 +173,10 @@ func TestHoldThatIsGivenUpHasNoTrouble(t *testing.T) {
 func TestMemoryOfALock(t *testing.T) {
 	assert.LessOrEqual(t, unsafe.Sizeof(Handle{})+unsafe.Sizeof(Call{}), uintptr(1024-8-8))
 }
+
+// The queue keeps the array of its actions. It does not keep the calls that they were about in memory.
+func TestActionsAreForgotten(t *testing.T) {
+	actions := []localqueue.Action{{Wake: &localqueue.Waiter{Value: new(Call)}}}
+	new(nameState).carryOut(actions)
+	assert.Equal(t, make([]localqueue.Action, 1), actions)
+}

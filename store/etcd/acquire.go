@@ -14,8 +14,8 @@ import (
 
 // Acquire implements [store.Store]. On a free name it takes one round trip, as does one that is refused, and a
 // repeated one that waits. The first to wait for a name takes up to three. One more is for a lease: at the
-// first request of a TTL, for each 256th hold, and when less than two thirds of the TTL are left of it. Requests of one moment share calls. It blocks until answered or ctx
-// ends.
+// first request of a TTL, for each 256th hold, and when less than two thirds of the TTL are left of it. Requests of
+// one moment share calls. It blocks until answered or ctx ends.
 func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
 	if err := s.ready(ctx); err != nil {
 		return store.Grant{}, err

@@ -55,7 +55,7 @@ func TestFault83ManyNamesUsedOnce(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// An owner that keeps a name for long, by turns as reader and as writer, uses no more memory with each turn.
+// An owner that alternates upgrade and downgrade of one lock keeps no former hold in memory.
 func TestUpgradesAndDowngradesDoNotPileUp(t *testing.T) {
 	c, err := dlock.New(memory.New(), nil)
 	require.NoError(t, err)
