@@ -68,6 +68,7 @@ type Step struct {
 	Token uint64  // Told, end of what a promotion gave
 	Ended []*Step // Noticed: ghosts
 	Open  bool    // it may happen at any time, or not at all
+	Maybe bool    // it may well not have happened
 	Plain bool    // Told: of a hold that was not promoted, too
 	Early bool    // Unanswered: takes a place before it looks whether its owner has a hold
 }

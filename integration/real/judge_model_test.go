@@ -9,7 +9,7 @@ import (
 	"github.com/dlock-go/dlock/integration/model"
 )
 
-// search bounds the time that Porcupine may take for one name.
+// search bounds the time of each of the last attempts to find an order for one name.
 const search = time.Minute
 
 // checkModel has Porcupine decide for each name whether what the store has
@@ -31,14 +31,19 @@ func (e *evidence) checkModel(j *judgement) {
 // decide looks for an order in which calls took effect shortly before they were
 // answered, and what is doubtful did not happen, then for others: one is proof
 // enough, and the nearer an order is to that of the answers the sooner it is found.
-// Only if all have been considered there is none.
+// Next it follows many orders at once. Only if Porcupine has considered all there is none.
 func (s *script) decide() (model.Verdict, string) {
 	s.write()
 	for _, before := range []time.Duration{2, 10, 50, 250, 1000} {
 		for _, believing := range []bool{false, true} {
-			if model.Allows(s.operations(before*time.Millisecond, believing), search/10) {
+			if model.Allows(s.operations(before*time.Millisecond, believing), search/60) {
 				return model.Legal, ""
 			}
+		}
+	}
+	for _, width := range []int{300, 3000} {
+		if model.Find(s.operations(0, true), width, search) {
+			return model.Legal, ""
 		}
 	}
 	return model.Check(s.operations(0, true), search)

@@ -15,7 +15,6 @@ import (
 type timed struct {
 	model.Step
 	from, to moment
-	doubtful bool // it may well not have happened
 }
 
 // What happened at a real server is known from outside only, so a step may have
@@ -42,7 +41,7 @@ func (s *script) write() {
 func (s *script) operations(before time.Duration, believing bool) (all []porcupine.Operation) {
 	for i := range s.steps {
 		step := &s.steps[i]
-		if step.doubtful && !believing {
+		if step.Maybe && !believing {
 			continue
 		}
 		from := step.from
@@ -58,8 +57,8 @@ func (s *script) add(step model.Step, from, to moment) { s.doubt(step, from, to,
 
 // doubt is add for what may be doubtful.
 func (s *script) doubt(step model.Step, from, to moment, doubtful bool) {
-	step.Open = to == never
-	s.steps = append(s.steps, timed{step, from, to, doubtful})
+	step.Open, step.Maybe = to == never, doubtful
+	s.steps = append(s.steps, timed{step, from, to})
 }
 
 // enter enters all that is known of an id.

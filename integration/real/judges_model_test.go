@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dlock-go/dlock/integration/model"
 )
 
 // story is a history made by hand, of the calls on one name. Times are in
@@ -261,6 +263,12 @@ func TestModelJudges(t *testing.T) {
 		e := &evidence{records: s, TTL: aLease, Ends: never}
 		if x.on != nil {
 			x.on(e)
+		}
+		for _, script := range e.scripts() {
+			script.write()
+			if found := model.Find(script.operations(0, true), 300, time.Minute); found != x.legal {
+				t.Errorf("%s: legal %t, an order found %t", x.name, x.legal, found)
+			}
 		}
 		j := &judgement{}
 		e.checkModel(j)
