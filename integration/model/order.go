@@ -84,6 +84,7 @@ func (f *finder) find() (order []int) {
 			rows = f.best(rows, e.operation)
 		default:
 			rows = f.place(rows, e.operation)
+			f.forget(rows)
 		}
 		if len(rows) == 0 {
 			return nil
@@ -216,6 +217,19 @@ func (f *finder) number(l *lockState) int {
 		f.numbers[text] = n
 	}
 	return n
+}
+
+// forget frees what is remembered of states, when there are many, but for those of the rows.
+func (f *finder) forget(rows []*row) {
+	const many = 100_000
+	if len(f.states) < many {
+		return
+	}
+	states := f.states
+	f.states, f.numbers, f.steps = nil, map[string]int{}, map[[2]int]int{}
+	for _, r := range rows {
+		r.state = f.number(states[r.state])
+	}
 }
 
 // text is the same for equal states only.
