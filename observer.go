@@ -79,7 +79,14 @@ func (l *locker) observedAcquire(ctx context.Context, wait bool) (*Hold, error) 
 	within := o.BeginLock(ctx, op, l.config.Name)
 	h, err := l.take(within, wait)
 	got := time.Now()
+	told := false
+	defer func() {
+		if !told && err == nil {
+			_ = h.core.Unlock() // EndLock panics, so nobody gets the hold
+		}
+	}()
 	o.EndLock(within, LockEvent{Op: op, Name: l.config.Name, Took: got.Sub(began), Err: err})
+	told = true
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package dlock_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -81,6 +82,53 @@ func observed(t *testing.T, s store.Store, opts dlock.Options) (*dlock.Client, *
 		assert.Zero(t, r.begun, "a Begin has no End")
 	})
 	return c, r
+}
+
+// failing is an observer that fails when it is told of the first lock.
+type failing struct {
+	record
+	fail func()
+}
+
+func (f *failing) EndLock(ctx context.Context, e dlock.LockEvent) {
+	f.record.EndLock(ctx, e)
+	if fail := f.fail; fail != nil {
+		f.fail = nil
+		fail()
+	}
+}
+
+// A panic in an observer, or the end of its goroutine, ends the call. The lock that was just granted is released.
+func TestObserverThatFailsKeepsNoName(t *testing.T) {
+	fails := map[string]func(){"panic": func() { panic("the observer is broken") }, "Goexit": runtime.Goexit}
+	calls := map[string]func(context.Context, *dlock.Mutex) error{
+		"LockContext": func(ctx context.Context, m *dlock.Mutex) error { _, err := m.LockContext(ctx); return err },
+		"Do": func(ctx context.Context, m *dlock.Mutex) error {
+			return m.Do(ctx, func(context.Context) error { return nil })
+		},
+	}
+	for how, fail := range fails {
+		for what, call := range calls {
+			t.Run(what+" "+how, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := memory.New()
+					c, err := dlock.New(s, &dlock.Options{Observer: &failing{fail: fail}})
+					require.NoError(t, err)
+					defer c.Close()
+					over := make(chan struct{})
+					go func() {
+						defer close(over)
+						defer func() { _ = recover() }()
+						assert.Fail(t, "the call returned", "%v", call(t.Context(), c.Mutex("m")))
+					}()
+					<-over
+					synctest.Wait()
+					coretest.WantFree(t, s, "m")
+					assert.Zero(t, coretest.Gauges(c))
+				})
+			})
+		}
+	}
 }
 
 func TestObserverSeesLocksHoldsAndCalls(t *testing.T) {

@@ -198,8 +198,10 @@ func WithLabel(label string) LockOption { return func(c *lockConfig) { c.Label =
 // Options.MaxHold. Zero means no bound.
 func WithMaxHold(d time.Duration) LockOption { return func(c *lockConfig) { c.MaxHold = d } }
 
-// WithoutRenewal lets the lease run out TTL after the grant. A hold that is not
-// unlocked by then is lost, and reported and logged like every loss.
+// WithoutRenewal has the hold end with its first lease: at Hold.Deadline, which is a hundredth
+// of the TTL and 2 ms before TTL after the grant, because clocks differ. From then on others
+// can take the lock. A hold that is not unlocked by then is lost, and reported and logged
+// like every loss.
 func WithoutRenewal() LockOption { return func(c *lockConfig) { c.Fixed = true } }
 
 // WithGrace tells the holder d before the lease could end, so that work that takes a

@@ -53,6 +53,19 @@ func TestHeldLockFailsTheTest(t *testing.T) {
 	})
 }
 
+// A number that was miscounted is no outage.
+func TestNegativeNumbersOfCallsAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &probe{TB: t}
+		client, store := dlocktest.New(p, nil)
+		store.Fail(-2)
+		hold, err := client.Mutex("a").TryLockContext(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, hold.Unlock())
+		assert.Equal(t, "dlocktest: -2 calls cannot be hit: n is their number, or All", p.end())
+	})
+}
+
 // A lock of another client is reported by that client's end only.
 func TestEachClientAnswersForItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

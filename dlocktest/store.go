@@ -75,6 +75,10 @@ func (s *Store) Heal() {
 }
 
 func (s *Store) plan(n int, f faultstore.Fault) {
+	if n < All {
+		s.t.Errorf("dlocktest: %d calls cannot be hit: n is their number, or All", n)
+		return
+	}
 	if n == 0 {
 		return
 	}

@@ -61,9 +61,10 @@ func stand(ctx context.Context, lock *dlock.Mutex, work func(context.Context) er
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, dlock.ErrClosed), errors.Is(err, dlock.ErrRefused):
+		case errors.Is(err, dlock.ErrClosed), errors.Is(err, dlock.ErrRefused), errors.Is(err, dlock.ErrForeignKey):
 			return err // an operator has to act
 		}
+		fmt.Fprintln(os.Stderr, "leader: stands again:", err)
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():

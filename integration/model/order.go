@@ -3,7 +3,6 @@ package model
 import (
 	"cmp"
 	"encoding/binary"
-	"math"
 	"slices"
 	"time"
 
@@ -12,10 +11,11 @@ import (
 
 // Find looks for an order that the model allows until the bound of time is over. Porcupine follows one order as far as it
 // goes, and changes its last decision first. So where much is unknown, a wrong decision of the beginning stays for too long.
-// Find goes through time with many orders at once, of which it keeps the width in which the fewest calls
-// without an answer took effect.
+// Find goes through time with many orders at once, of which it keeps the width in which the fewest calls without an answer,
+// and ends of leases, had an effect.
 //
-// An order that it finds is proof, as Porcupine confirms it. If it finds none there may be one all the same.
+// An order that it finds is proof, as Porcupine confirms it. If it finds none there may be one all the same: the width
+// is limited, and what changes nothing is only placed when it was answered or ends.
 func Find(operations []porcupine.Operation, width int, bound time.Duration) bool {
 	f := &finder{
 		operations: operations, width: width, ends: time.Now().Add(bound),
@@ -99,7 +99,7 @@ func (f *finder) find() (order []int) {
 
 func (f *finder) step(operation int) *Step { return f.operations[operation].Input.(*Step) }
 
-// place continues rows until the operation is in each. Others go before it only if they change something.
+// place continues rows until the operation is in each. What was not answered goes before it only if it changes something.
 func (f *finder) place(rows []*row, operation int) (done []*row) {
 	seen := map[string]bool{}
 	for len(rows) > 0 && len(done) < f.width {
@@ -129,13 +129,12 @@ func (f *finder) place(rows []*row, operation int) (done []*row) {
 	return f.best(done, operation)
 }
 
-// observe places at once what was answered, is true now and never changes anything.
+// observe places at once what was answered, is true now and changes nothing.
 func (f *finder) observe(r *row) *row {
 	for {
 		i := slices.IndexFunc(r.open, func(o int) bool {
-			s := f.step(o)
-			observes := s.Kind == Told || s.Kind == Answered && (s.Call.Outcome == Busy || s.Call.Outcome == Lost && !s.Call.Bury)
-			return observes && f.after(r.state, o) == r.state
+			kind := f.step(o).Kind
+			return (kind == Answered || kind == Told) && f.after(r.state, o) == r.state
 		})
 		if i < 0 {
 			return r
@@ -180,8 +179,8 @@ func (f *finder) best(rows []*row, placing int) (kept []*row) {
 	return kept
 }
 
-// covers: a can go on in each way in which b can, from the same state. What it has open beyond what b has need not happen
-// or changes nothing now, and is not what is being placed.
+// covers: a can go on in each way in which b can, from the same state, as far as Find tries them. What a has open and b has
+// not either need not happen or changes nothing now, and it is not what is being placed.
 func (f *finder) covers(a, b *row, placing int) bool {
 	i := 0
 	for _, o := range a.open {
@@ -254,8 +253,8 @@ func (l *lockState) text() string {
 	return string(text)
 }
 
-// narrowed are the operations of an order, each at one moment of its own time; nil if they have no such moments. So
-// Porcupine has one order to try.
+// narrowed are the operations of an order, each at one moment of its own time, so that Porcupine has one order to try. They
+// are nil if one has no such moment, is there twice, or is left out though it happened.
 func narrowed(operations []porcupine.Operation, order []int) (all []porcupine.Operation) {
 	var times []int64
 	for _, o := range operations {
@@ -267,21 +266,16 @@ func narrowed(operations []porcupine.Operation, order []int) (all []porcupine.Op
 		return int64(i) * int64(len(operations))
 	}
 	now := int64(0)
-	missing := map[int]bool{}
-	for i := range operations {
-		missing[i] = true
-	}
 	for i, o := range order {
 		now = max(now, rank(operations[o].Call))
-		if now > rank(operations[o].Return) || !missing[o] {
+		if now > rank(operations[o].Return) || slices.Contains(order[:i], o) {
 			return nil
 		}
-		delete(missing, o)
 		all = append(all, porcupine.Operation{Input: operations[o].Input, Call: now + int64(i), Return: now + int64(i)})
 	}
-	for i := range missing {
-		if s := operations[i].Input.(*Step); !s.Open && !s.Maybe {
-			all = append(all, porcupine.Operation{Input: s, Call: math.MaxInt64, Return: math.MaxInt64})
+	for i, o := range operations {
+		if s := o.Input.(*Step); !s.Open && !s.Maybe && !slices.Contains(order, i) {
+			return nil
 		}
 	}
 	return all

@@ -9,7 +9,7 @@ import (
 	"github.com/dlock-go/dlock/integration/model"
 )
 
-// search bounds the time of each of the last attempts to find an order for one name.
+// search bounds the time of each of the last three attempts to find an order for one name.
 const search = time.Minute
 
 // checkModel has Porcupine decide for each name whether what the store has
@@ -22,7 +22,7 @@ func (e *evidence) checkModel(j *judgement) {
 		case model.Illegal:
 			j.violation("the store's answers on %q have no order that the model allows: %s", name, stuck)
 		case model.Undecided:
-			j.undecided = append(j.undecided, fmt.Sprintf("no decision within %v whether the %d calls of the store on %q have an order", search, s.calls, name))
+			j.undecided = append(j.undecided, fmt.Sprintf("no decision in time whether the %d calls of the store on %q have an order", s.calls, name))
 		}
 		j.ordered += s.calls
 	}
@@ -31,7 +31,7 @@ func (e *evidence) checkModel(j *judgement) {
 // decide looks for an order in which calls took effect shortly before they were
 // answered, and what is doubtful did not happen, then for others: one is proof
 // enough, and the nearer an order is to that of the answers the sooner it is found.
-// Next it follows many orders at once. Only if Porcupine has considered all there is none.
+// Next it follows many orders at once. At last Porcupine considers all in which what is doubtful happened.
 func (s *script) decide() (model.Verdict, string) {
 	s.write()
 	for _, before := range []time.Duration{2, 10, 50, 250, 1000} {

@@ -257,6 +257,20 @@ func TestModelJudges(t *testing.T) {
 		}, nil},
 		{"a release that arrives twice", true, func(s *story) { s.held(1, 0, 2, 1); s.tell(opRelease, 1, 3, 4, lost) }, doubling},
 		{"a release that finds nothing", false, func(s *story) { s.held(1, 0, 2, 1); s.tell(opRelease, 1, 3, 4, lost) }, nil},
+		{"a place that is confirmed before the one in front is given up", true, func(s *story) {
+			s.held(1, 0, 2, 1)
+			s.queued(2, 3, 4, 1, 1)
+			s.queued(3, 5, 20, 1, 1)
+			s.queued(4, 7, 8, 3, 1)
+			s.release(2, 9, 10)
+			s.release(1, 11, 12)
+		}, nil},
+		{"an upgrade that is refused before its owner's hold is released", true, func(s *story) {
+			s.held(1, 0, 2, 1, reading)
+			s.held(2, 3, 4, 2, reading)
+			s.tell(opAcquire, 3, 5, 20, upgrade, of(1), func(r *record) { r.Queue = true })
+			s.release(1, 7, 8, reading)
+		}, nil},
 	} {
 		var s story
 		x.tell(&s)

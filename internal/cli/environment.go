@@ -24,8 +24,8 @@ const (
 // inside one would not exclude each other otherwise.
 //
 // Where a program that is no dlock run has set DLOCK_OWNER alone, that owner is meant.
-// Over a quorum an owner belongs to one process: a run inside one of the same name would
-// wait for that one, so it is refused.
+// Over a quorum an owner belongs to one process: a run inside one of the same name, or with
+// the owner of a program, would wait for that one. So both are refused.
 func ownerFor(name string, overQuorum bool, getenv func(string) string) (dlock.Owner, error) {
 	text := getenv(ownerVariable)
 	if held := getenv(heldVariable); held != "" {
@@ -38,8 +38,11 @@ func ownerFor(name string, overQuorum bool, getenv func(string) string) (dlock.O
 			return dlock.Owner{}, usage("a run around this one holds %q, and over a quorum no other process can re-enter it: this run would wait for that one", name)
 		}
 	}
-	if text == "" {
+	switch {
+	case text == "":
 		return dlock.NewOwner(), nil
+	case overQuorum:
+		return dlock.Owner{}, usage("%s is set, and over a quorum no other process can use an owner: unset it", ownerVariable)
 	}
 	owner, err := dlock.ParseOwner(text)
 	if err != nil {

@@ -50,6 +50,8 @@ func TestOwnerOfANestedRun(t *testing.T) {
 	assert.ErrorContains(t, err, "over a quorum no other process can re-enter it")
 	_, err = ownerFor("c", true, held)
 	require.NoError(t, err, "no run around this one holds c")
+	_, err = ownerFor("a", true, env("DLOCK_OWNER="+outer.String()))
+	assert.ErrorContains(t, err, "over a quorum no other process can use an owner: unset it")
 	_, err = ownerFor("a", false, env("DLOCK_OWNER=nonsense"))
 	_, wrong := errors.AsType[errUsage](err)
 	assert.True(t, wrong)

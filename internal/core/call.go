@@ -28,7 +28,7 @@ type Call struct {
 
 	name    *nameState
 	owner   *ownerState
-	since   time.Time // it is in the queue; zero for a Try. Written under the shard
+	since   time.Time // it waits, or tries. Written under the shard
 	asked   *place    // the last place of its own; nil before the first
 	sending *place    // whose request this goroutine sends or has not settled; nil: none
 
@@ -126,8 +126,7 @@ func (a *Call) begin(sh *shard, over error) error {
 	}
 	w.Mode, w.Kind, w.Value = a.Mode, &a.Config.kind, a
 	a.queue.Join(w)
-	// A Try is never spared as one that came lately, see refused.
-	if !a.Try && a.since.IsZero() {
+	if a.since.IsZero() {
 		a.since = time.Now()
 	}
 	o.waiters = append(o.waiters, a)
@@ -166,7 +165,8 @@ func (a *Call) ask(ctx context.Context) error {
 	}
 	a.sending = p
 	if a.Try {
-		return a.answered(ctx, p, p.request.Try(ctx, a.Client.closing))
+		// One that begins again has no more time than it had.
+		return a.answered(ctx, p, p.request.Try(ctx, a.Client.closing, a.since.Add(a.Config.Timeout)))
 	}
 	return a.answered(ctx, p, p.request.Send(ctx))
 }

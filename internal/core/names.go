@@ -234,12 +234,12 @@ func (o *ownerState) known(id string) *identity {
 // restart takes the waiters of o out of their queues: o holds the lock now, so their
 // calls begin again. They re-enter, or ask by the identity of the hold. The shard is locked.
 func (o *ownerState) restart() {
-	for len(o.waiters) > 0 {
-		a := o.waiters[0]
-		o.waiters = slices.Delete(o.waiters, 0, 1)
+	for _, a := range o.waiters {
 		o.name.carryOut(a.queue.Take(&a.waiter, localqueue.Restarting))
 		a.wake()
 	}
+	clear(o.waiters)
+	o.waiters = o.waiters[:0]
 }
 
 // forget notes that a is not in the queue. The shard is locked.

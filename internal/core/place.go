@@ -131,7 +131,9 @@ func (p *place) granted() {
 // atRest notes that the request of the place is over. The shard is locked.
 func (p *place) atRest() {
 	n := p.name
-	n.background = slices.DeleteFunc(n.background, func(x *place) bool { return x == p })
+	if i := slices.Index(n.background, p); i >= 0 { // in a crowd that is one of the first
+		n.background = slices.Delete(n.background, i, i+1)
+	}
 	if p.idle != nil {
 		p.idle.Stop()
 	}
@@ -237,7 +239,7 @@ func (p *place) refused(answer request.Answer) {
 	actions := p.queue.Fail(p.local, silent && !answer.Late, func(w *localqueue.Waiter) bool {
 		a := w.Value.(*Call)
 		return !((lost || late) && w != first || // it concerns this id alone
-			silent && time.Since(a.since) < a.Config.TTL/2 ||
+			silent && !a.Try && time.Since(a.since) < a.Config.TTL/2 ||
 			w.Place != p.local && a.Config.TTL > p.config.TTL)
 	})
 	for _, do := range actions {

@@ -36,7 +36,7 @@ func TestTryEndsEarly(t *testing.T) {
 				stop := make(chan struct{})
 				began := time.Now()
 				time.AfterFunc(time.Minute, func() { end(cancel, stop) })
-				a := r.request("a").Try(ctx, stop)
+				a := r.request("a").Try(ctx, stop, time.Now().Add(r.config.Timeout))
 				assert.Equal(r.t, request.Unknown, a.Outcome)
 				assert.ErrorIs(r.t, a.Err, errReset)
 				assert.Equal(r.t, time.Minute, time.Since(began))
@@ -49,13 +49,13 @@ func TestTryEndsEarly(t *testing.T) {
 func TestTryTellsTheFirstKnownAnswer(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.answers(failed(errReset), failed(errReset), failed(store.ErrHeld))
-		a := r.request("a").Try(r.t.Context(), nil)
+		a := r.request("a").Try(r.t.Context(), nil, time.Now().Add(timeout))
 		assert.Equal(r.t, request.Refused, a.Outcome)
 		assert.Equal(r.t, store.ErrHeld, a.Err)
 		assert.Equal(r.t, int64(3), r.spy.Acquires.Load())
 
 		r.answers(queued(time.Second)) // a store that ignores Queue
-		a = r.request("a").Try(r.t.Context(), nil)
+		a = r.request("a").Try(r.t.Context(), nil, time.Now().Add(timeout))
 		assert.Equal(r.t, request.Refused, a.Outcome)
 		assert.Equal(r.t, store.ErrHeld, a.Err)
 	})
@@ -192,7 +192,7 @@ func TestTryKeepsTheReplyBeforeASilence(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.answers(failed(errReset), silent)
 		began := time.Now()
-		a := r.request("a").Try(r.t.Context(), nil)
+		a := r.request("a").Try(r.t.Context(), nil, time.Now().Add(timeout))
 		assert.LessOrEqual(r.t, time.Since(began), timeout)
 		assert.ErrorIs(r.t, a.Err, request.ErrUnavailable)
 		assert.ErrorIs(r.t, a.Err, errReset)

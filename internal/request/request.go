@@ -242,12 +242,11 @@ func (r *Request) setStanding(g store.Grant, err error, sent time.Time) {
 // spare is how many of the tokens asked for are reserved beside the first.
 func (r *Request) spare(short int) int { return max(r.req.Tokens-1-max(short, 0), 0) }
 
-// Try asks until the outcome is known, for the timeout of one call in all, and fails with ErrUnavailable
-// then: in an outage the last request is sent when a tenth of the timeout is left, or a second if that is
-// less. It returns early when ctx ends or stop closes, with an unknown outcome.
-func (r *Request) Try(ctx context.Context, stop <-chan struct{}) Answer {
+// Try asks until the outcome is known, and fails with ErrUnavailable at the deadline, which is at most the
+// timeout of a call away: in an outage the last request is sent when a tenth of the timeout is left, or a
+// second if that is less. It returns early when ctx ends or stop closes, with an unknown outcome.
+func (r *Request) Try(ctx context.Context, stop <-chan struct{}, deadline time.Time) Answer {
 	now := time.Now()
-	deadline := now.Add(r.config.Timeout)
 	pause := Backoff{Limit: min(time.Second, r.config.Timeout/10)}
 	for {
 		a := r.send(ctx, now, deadline.Sub(now))

@@ -22,7 +22,7 @@ func TestTryUsesItsTime(t *testing.T) {
 				return store.Grant{}, errReset
 			})
 			q := r.request("a")
-			answer := q.Try(r.t.Context(), nil)
+			answer := q.Try(r.t.Context(), nil, time.Now().Add(timeout))
 			assert.Equal(r.t, request.Refused, answer.Outcome)
 			assert.ErrorIs(r.t, answer.Err, errReset)
 			assert.Equal(r.t, timeout*9/10, last)

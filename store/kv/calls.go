@@ -2,6 +2,7 @@ package kv
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -35,6 +36,9 @@ func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, er
 		answer.Grant, answer.err = r.Acquire(c, req, s.id)
 	})
 	if err != nil {
+		if errors.Is(err, store.ErrRefused) || errors.Is(err, store.ErrForeignKey) {
+			s.unwatch(req.ID) // nothing was written; a place of before is looked at when it is asked for again
+		}
 		return store.Grant{}, err
 	}
 	if answer.Held || answer.err != nil && req.Queue {

@@ -57,6 +57,33 @@ func TestLookingEnds(t *testing.T) {
 	}
 }
 
+// A request that certainly was not written is not looked for.
+func TestLookingDoesNotBeginForWhatIsRefused(t *testing.T) {
+	for name, refuse := range map[string]func(b *strict){
+		"foreign value": func(b *strict) { b.values["n"] = []byte("somebody else's") },
+		"no space":      func(b *strict) { b.before = func() error { return fmt.Errorf("%w: no space", store.ErrRefused) } },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := &strict{backend: backend{table: newTable()}}
+				s := open(t, b, nil)
+				defer s.Close()
+				refuse(b)
+				waiter := request("n", 2, true)
+				waiter.WaitTTL = time.Hour
+				if _, err := s.Acquire(t.Context(), waiter); !errors.Is(err, store.ErrRefused) && !errors.Is(err, store.ErrForeignKey) {
+					t.Errorf("got %v, want a refusal", err)
+				}
+				before := b.count()
+				time.Sleep(10 * time.Minute)
+				if n := b.count() - before; n > 0 {
+					t.Errorf("%d looks for a request that was refused", n)
+				}
+			})
+		})
+	}
+}
+
 // A waiter that goes on asking is looked for as long as it does. Asking again brings no look
 // forward.
 func TestLookingGoesOnWhileTheWaiterAsks(t *testing.T) {

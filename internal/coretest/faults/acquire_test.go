@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +10,9 @@ import (
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/internal/coretest"
 	"github.com/dlock-go/dlock/internal/faultstore"
+	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/memory"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -173,6 +177,32 @@ func TestFault03AcquireReplyLostCallerGone(t *testing.T) {
 			w.SleepUntil(storeTimeout + storeTimeout + ttl + storeTimeout + time.Second)
 			require.Zero(t, w.C1.Stats().Releases, "the lease is over, and the release is still tried")
 		})
+	})
+}
+
+// A Try that begins again, as its owner was granted the lock by another call and released it, has no more than
+// StoreTimeout in all.
+func TestTryThatBeginsAgainHasOneTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := coretest.NewSpy(memory.New())
+		c := coretest.Open(t, s, &dlock.Options{StoreTimeout: time.Second})
+		m := c.Mutex("m").As(dlock.NewOwner())
+		s.OnAcquire(func(ctx context.Context, req store.Request) (store.Grant, error) {
+			if !req.Queue {
+				return store.Grant{}, errors.New("connection reset by peer")
+			}
+			time.Sleep(500 * time.Millisecond)
+			return s.Store.Acquire(ctx, req)
+		})
+		began := time.Now()
+		go func() {
+			h := coretest.MustLock(t, t.Context(), m)
+			time.Sleep(100 * time.Millisecond)
+			assert.NoError(t, h.Unlock())
+		}()
+		_, err := m.TryLockContext(t.Context())
+		assert.ErrorIs(t, err, dlock.ErrUnavailable)
+		assert.LessOrEqual(t, time.Since(began), time.Second)
 	})
 }
 
