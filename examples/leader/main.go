@@ -64,7 +64,9 @@ func stand(ctx context.Context, lock *dlock.Mutex, work func(context.Context) er
 		case errors.Is(err, dlock.ErrClosed), errors.Is(err, dlock.ErrRefused), errors.Is(err, dlock.ErrForeignKey):
 			return err // an operator has to act
 		}
-		fmt.Fprintln(os.Stderr, "leader: stands again:", err)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "leader: stands again:", err)
+		}
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():

@@ -262,7 +262,7 @@ func (l *lockState) renew(c *Call, n int) answer {
 
 func (l *lockState) release(c *Call, n int) answer {
 	if c.Bury {
-		l.buried = append(l.buried, burial{c.ID, n})
+		l.buried = append(l.buried, burial{c.ID, n}) // sorted, so that equal sets are equal states
 		slices.SortFunc(l.buried, func(a, b burial) int { return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.n, b.n)) })
 	}
 	if !l.leave(c.ID) {

@@ -18,7 +18,7 @@ import (
 // is limited, and what changes nothing is only placed when it was answered or ends.
 func Find(operations []porcupine.Operation, width int, bound time.Duration) bool {
 	f := &finder{
-		operations: operations, width: width, ends: time.Now().Add(bound),
+		operations: operations, width: width, memory: 100_000, ends: time.Now().Add(bound),
 		numbers: map[string]int{}, steps: map[[2]int]int{},
 	}
 	order := f.find()
@@ -32,6 +32,7 @@ func Find(operations []porcupine.Operation, width int, bound time.Duration) bool
 type finder struct {
 	operations []porcupine.Operation
 	width      int
+	memory     int // how many states are remembered before those that no row is at are forgotten
 	ends       time.Time
 	states     []*lockState
 	numbers    map[string]int // the index in states of each state, by its text
@@ -220,8 +221,7 @@ func (f *finder) number(l *lockState) int {
 
 // forget frees what is remembered of states, when there are many, but for those of the rows.
 func (f *finder) forget(rows []*row) {
-	const many = 100_000
-	if len(f.states) < many {
+	if len(f.states) < f.memory {
 		return
 	}
 	states := f.states

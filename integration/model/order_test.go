@@ -46,6 +46,20 @@ func TestFindSeesThroughWhatMisleadsPorcupine(t *testing.T) {
 	}
 }
 
+// What is forgotten of states is found again.
+func TestFindForgets(t *testing.T) {
+	f := &finder{
+		operations: misleading(2), width: 300, memory: 1, ends: time.Now().Add(time.Minute),
+		numbers: map[string]int{}, steps: map[[2]int]int{},
+	}
+	if order := f.find(); order == nil || !Allows(narrowed(f.operations, order), time.Minute) {
+		t.Errorf("got the order %v", order)
+	}
+	if len(f.states) > f.width {
+		t.Errorf("%d states are remembered", len(f.states))
+	}
+}
+
 // An order is proof only if each operation happens within its time, once, and none is left out that has an answer.
 func TestFindIsConfirmed(t *testing.T) {
 	operations := misleading(1)[:3]

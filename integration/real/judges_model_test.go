@@ -236,6 +236,12 @@ func TestModelJudges(t *testing.T) {
 
 		{"unknown, and applied", true, func(s *story) { s.lostAsk(1, 0, 5); s.busy(2, 6, 7); s.bury(1, 8, 9, done) }, nil},
 		{"unknown, and not applied", true, func(s *story) { s.lostAsk(1, 0, 5); s.held(2, 6, 7, 1); s.bury(1, 8, 9, lost) }, nil},
+		{"unknown, and not applied, while another came and went", true, func(s *story) {
+			s.lostAsk(1, 0, 20)
+			s.held(2, 1, 4, 1)
+			s.bury(1, 3, 9, lost)
+			s.release(2, 5, 6)
+		}, nil},
 		{"unknown, and applied later", true, func(s *story) { s.lostAsk(1, 0, 5); s.held(2, 6, 7, 1); s.bury(1, 8, 9, done) }, nil},
 		{"unknown, and granted when it was buried", false, func(s *story) {
 			s.lostAsk(1, 0, 5)

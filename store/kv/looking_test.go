@@ -60,7 +60,7 @@ func TestLookingEnds(t *testing.T) {
 // A request that certainly was not written is not looked for.
 func TestLookingDoesNotBeginForWhatIsRefused(t *testing.T) {
 	for name, refuse := range map[string]func(b *strict){
-		"foreign value": func(b *strict) { b.values["n"] = []byte("somebody else's") },
+		"foreign value": func(b *strict) { b.values["n"] = []byte("no lock") },
 		"no space":      func(b *strict) { b.before = func() error { return fmt.Errorf("%w: no space", store.ErrRefused) } },
 	} {
 		t.Run(name, func(t *testing.T) {
