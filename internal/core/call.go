@@ -191,8 +191,8 @@ func (a *Call) newPlace(owner, id string, inline bool) *place {
 		if len(o.holds) > 0 {
 			p.outer = o.holds[0]
 		}
-	case a.identity != nil:
-		p.identity = a.identity
+	case a.identity != nil: // once: the place may serve another owner before this call asks again
+		p.identity, a.identity = a.identity, nil
 	default:
 		p.own.id, p.identity = owner, &p.own
 	}

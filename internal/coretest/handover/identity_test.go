@@ -2,6 +2,7 @@ package handover
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -99,6 +100,63 @@ func TestReaderThatLeftOthersDoesNotUpgradeTheirHold(t *testing.T) {
 		require.NoError(t, (<-write).Unlock())
 		synctest.Wait()
 		coretest.WantFree(t, s, "m")
+	})
+}
+
+// The store gives up the id of a waiting call, which asks again under the same owner. That request goes on for
+// another owner, while the first call has got the lock by another call of its owner. Then the first call asks once more,
+// by an owner of its own: the other owner's hold is none of its.
+func TestOwnerOfALostIDIsAskedForOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks := memory.New()
+		s := coretest.NewSpy(locks)
+		c := coretest.Open(t, s, nil)
+		far := coretest.MustLock(t, t.Context(), coretest.Open(t, locks.Peer(), nil).Mutex("m"))
+		owner, m := privateOwner(t, c), c.Mutex("m")
+		var first atomic.Pointer[string]
+		var down atomic.Bool
+		var unheard atomic.Int64
+		down.Store(true)
+		s.OnAcquire(func(ctx context.Context, req store.Request) (store.Grant, error) {
+			switch {
+			case !req.Queue || first.CompareAndSwap(nil, &req.ID):
+			case req.ID == *first.Load(): // asked again
+				return store.Grant{}, store.ErrLost
+			case down.Load():
+				unheard.Add(1)
+				return store.Grant{}, errors.New("connection reset")
+			}
+			return locks.Acquire(ctx, req)
+		})
+		slow, gate := &slowContext{Context: owner}, make(chan struct{})
+		a, b := make(chan *dlock.Hold, 1), make(chan *dlock.Hold, 1)
+		go func() {
+			h, err := m.LockContext(slow)
+			assert.NoError(t, err)
+			a <- h
+		}()
+		synctest.Wait()
+		go func() { b <- coretest.MustLock(t, t.Context(), m) }()
+		for unheard.Load() == 0 { // the next id has been asked for
+			time.Sleep(time.Millisecond)
+		}
+		synctest.Wait()
+		slow.gate.Store(&gate)
+		require.NoError(t, far.Unlock())
+		tried, err := m.TryLockContext(owner)
+		require.NoError(t, err)
+		synctest.Wait()
+		require.NoError(t, tried.Unlock())
+		down.Store(false)
+		other := <-b
+		close(gate)
+		time.Sleep(time.Second)
+		assert.Empty(t, a, "two holders")
+		assert.Len(t, coretest.Inspect(t, locks, "m").Holders, 1)
+		require.NoError(t, other.Unlock())
+		require.NoError(t, (<-a).Unlock())
+		synctest.Wait()
+		coretest.WantFree(t, locks, "m")
 	})
 }
 
