@@ -68,7 +68,8 @@ func (h *Hold) Deadline() time.Time { return h.core.Deadline() }
 // that take the same lock. It is cancelled when parent is, and when this handle
 // ends, with Err as its cause (see [context.Cause]). When the handle is unlocked, the
 // next holder may have the lock at the same moment. So let no goroutine that works
-// under the context outlive the handle.
+// under the context outlive the handle. The handle keeps each context until that ends:
+// give a hold that lasts for long parents that end.
 func (h *Hold) Context(parent context.Context) context.Context { return h.context(parent, false) }
 
 func (h *Hold) context(parent context.Context, inDo bool) context.Context {

@@ -2,6 +2,7 @@ package watchdog
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -162,6 +163,24 @@ func TestHungCallsDelayNoOtherLease(t *testing.T) {
 			require.Equal(t, DeadlinePassed, x.cause)
 			require.True(t, x.at.Equal(start.Add(30*time.Second)))
 		}
+	})
+}
+
+// A Renew that ends its goroutine leaves the outcomes unknown. Leases are renewed again afterwards.
+func TestRenewThatEndsItsGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFixture(t, Config{MaxBatch: 1}, nil)
+		defer r.w.Close()
+		leases := make([]Lease, 20*shardCount)
+		for i := range leases {
+			r.keep(&leases[i], 3*time.Second)
+		}
+		r.setReply(func(context.Context, []*Lease) []Outcome { runtime.Goexit(); return nil })
+		pass(1500 * time.Millisecond)
+		require.Greater(t, r.callCount(), len(leases))
+		r.setReply(always(Renewed))
+		pass(time.Minute)
+		require.Empty(t, r.lost())
 	})
 }
 

@@ -109,14 +109,14 @@ func (r *fixture) renew(ctx context.Context, batch []*Lease) []Outcome {
 	reply := r.reply
 	r.mu.Unlock()
 
-	out := reply(ctx, batch)
-
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, l := range batch {
-		delete(r.flying, l)
-	}
-	return out
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, l := range batch {
+			delete(r.flying, l)
+		}
+	}()
+	return reply(ctx, batch)
 }
 
 func (r *fixture) expired(l *Lease) {

@@ -34,11 +34,27 @@ func (sh *shard) run(q *dueLeases) {
 		if len(batch) == 0 {
 			return
 		}
-		ctx, cancel := context.WithTimeout(sh.w.ctx, timeout)
-		outcomes := sh.w.cfg.Renew(ctx, batch)
-		cancel()
-		sh.apply(batch, outcomes, sent)
+		sh.renew(q, batch, sent, timeout)
 	}
+}
+
+// renew makes one call of Renew. If that ends the goroutine the outcomes are unknown, and another
+// goroutine goes on.
+func (sh *shard) renew(q *dueLeases, batch []*Lease, sent int64, timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(sh.w.ctx, timeout)
+	defer cancel()
+	var outcomes []Outcome
+	returned := false
+	defer func() {
+		sh.mu.Lock()
+		defer sh.mu.Unlock()
+		if sh.apply(batch, outcomes, sent); !returned {
+			q.calls--
+			sh.startCalls()
+		}
+	}()
+	outcomes = sh.w.cfg.Renew(ctx, batch)
+	returned = true
 }
 
 // take returns the next batch, the moment before its call, and the time for it. If the batch is empty
@@ -81,10 +97,8 @@ func (sh *shard) giveBack(l *Lease, now int64) (present bool) {
 	return present
 }
 
-// apply enters the outcomes of a call for batch that was sent at the given moment.
+// apply enters the outcomes of a call for batch that was sent at the given moment. sh.mu is held.
 func (sh *shard) apply(batch []*Lease, outcomes []Outcome, sent int64) {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
 	now := sh.w.now()
 	for i, l := range batch {
 		outcome := Unknown

@@ -24,9 +24,11 @@ type grace struct {
 // the end, to see a renewal.
 const looksInGrace = 16
 
-// WarnBefore cancels the contexts of the handle when d is left of its lease. It is
+// WarnBefore cancels the contexts of the handle when d is left of its lease, or a third of the
+// TTL if that is less: the hold may be that of another lock value, with a shorter TTL. It is
 // called once.
 func (h *Handle) WarnBefore(d time.Duration) {
+	d = min(d, h.turn.place.config.TTL/3)
 	deadline := h.Deadline()
 	if deadline.IsZero() {
 		return

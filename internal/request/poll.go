@@ -124,9 +124,15 @@ func (r *Request) onTimer() {
 	p.sent, p.wish, p.next = now, time.Time{}, time.Time{}
 	r.inFlight = true
 	r.mu.Unlock()
-	a := r.send(context.Background(), now, timeout)
+	a := Answer{Outcome: Unknown, Err: errNoReturn} // unless the store returns
+	defer func() { r.wentOn(a) }()
+	a = r.send(context.Background(), now, timeout)
+}
+
+// wentOn goes on after a request in the background.
+func (r *Request) wentOn(a Answer) {
 	r.mu.Lock()
-	switch {
+	switch p := r.poll; {
 	case p.then == nil: // an event has granted the request, or Abandon has ended it
 		r.mu.Unlock()
 	case a.Outcome == Granted || a.Outcome == Refused:

@@ -93,7 +93,16 @@ func (k *releaser) take(q *jobs) (job, bool) {
 // given up: after an outage, one call for each of many thousands would keep the newer ones waiting.
 func (k *releaser) work(q *jobs) {
 	defer k.sender.busy.Done()
-	for j, ok := k.take(q); ok; j, ok = k.take(q) {
+	j, ok := k.take(q)
+	defer func() {
+		if ok { // the store has ended this goroutine: another takes its place
+			j.pause.Sleep(k.sender.releases.Done())
+			k.put(&k.retry, j)
+			k.sender.busy.Add()
+			go k.work(q)
+		}
+	}()
+	for ; ok; j, ok = k.take(q) {
 		if time.Now().After(j.until) {
 			k.sender.warn("dlock: gave up releasing; the lease has run out by itself",
 				"name", j.request.Name(), "id", store.Short(j.request.ID()), "error", j.err)

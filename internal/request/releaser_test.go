@@ -89,6 +89,32 @@ func TestRepeatedBeforeLostHolds(t *testing.T) {
 	})
 }
 
+// A store that ends the goroutines of releases ends no release: each is tried again, by others.
+func TestReleaseThatEndsItsGoroutine(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		list := r.abandoned(300, "m")
+		r.spy.OnRelease(func(context.Context, store.Ref) error {
+			time.Sleep(time.Millisecond)
+			runtime.Goexit()
+			return nil
+		})
+		for i, q := range list {
+			if i%2 == 0 {
+				q.Abandon()
+			} else {
+				q.AbandonLost()
+			}
+		}
+		time.Sleep(timeout / 2)
+		assert.Equal(t, len(list), r.sender.PendingReleases())
+		r.releases(succeed)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Zero(t, r.sender.PendingReleases())
+		assert.Zero(t, r.sender.Busy().Load(), "idle workers have ended")
+	})
+}
+
 // However many releases wait, the goroutines that make them are few.
 func TestReleasesAreBounded(t *testing.T) {
 	inBubble(t, func(r *rig) {

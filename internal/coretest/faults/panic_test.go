@@ -3,12 +3,14 @@ package faults
 import (
 	"context"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/internal/coretest"
+	"github.com/dlock-go/dlock/internal/faultstore"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/memory"
 	"github.com/stretchr/testify/assert"
@@ -66,6 +68,36 @@ func TestPanicInTheStoreKeepsNoName(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A store that ends the goroutine of a waiting request, in the background, leaves its outcome unknown. The
+// request is repeated.
+func TestGoexitInTheBackgroundEndsNoWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks := memory.New()
+		deaf := faultstore.New(locks)
+		deaf.OnEvent(faultstore.EveryEvent, faultstore.DropEvent())
+		s := coretest.NewSpy(deaf)
+		c := coretest.Open(t, s, nil)
+		far := coretest.MustLock(t, t.Context(), coretest.Open(t, locks.Peer(), nil).Mutex("m"))
+		var asked atomic.Int64
+		s.OnAcquire(func(ctx context.Context, req store.Request) (store.Grant, error) {
+			if asked.Add(1) == 2 {
+				runtime.Goexit()
+			}
+			return deaf.Acquire(ctx, req)
+		})
+		waiter := make(chan *dlock.Hold, 1)
+		go func() { waiter <- coretest.MustLock(t, t.Context(), c.Mutex("m")) }()
+		time.Sleep(coretest.WaitTTL)
+		require.GreaterOrEqual(t, asked.Load(), int64(2))
+		require.NoError(t, far.Unlock())
+		time.Sleep(coretest.WaitTTL)
+		require.Len(t, waiter, 1)
+		require.NoError(t, (<-waiter).Unlock())
+		synctest.Wait()
+		coretest.WantFree(t, locks, "m")
+	})
 }
 
 // The same while another call of the owner is granted the lock.

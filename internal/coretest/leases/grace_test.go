@@ -118,6 +118,27 @@ func TestGraceOfNestedHandles(t *testing.T) {
 	})
 }
 
+// A nested handle of a hold whose TTL is shorter than the grace is warned a third of that TTL before its
+// end, and not at once.
+func TestGraceIsLongerThanTheTTLOfTheHold(t *testing.T) {
+	inGrace(t, func(t *testing.T, c *dlock.Client, s *coretest.Spy, m *dlock.Mutex, logs *coretest.Logs) {
+		const short = 3 * time.Second
+		h := coretest.MustLock(t, t.Context(), c.Mutex("m", dlock.WithTTL(short)))
+		nested := coretest.MustLock(t, h.Context(t.Context()), m)
+		ctx := nested.Context(t.Context())
+		time.Sleep(time.Minute)
+		require.NoError(t, ctx.Err())
+		require.Empty(t, logs.Of(slog.LevelWarn, "ends soon"))
+		s.GoDown()
+		<-ctx.Done()
+		wantWarned(t, nested, ctx)
+		assert.Equal(t, short/3, time.Until(nested.Deadline()).Round(time.Millisecond))
+		s.Recover()
+		require.NoError(t, nested.Unlock())
+		require.NoError(t, h.Unlock())
+	})
+}
+
 // The end of a lease without renewal, and MaxHold, are known before: they are warned of too.
 func TestGraceBeforeAPlannedEnd(t *testing.T) {
 	for name, tc := range map[string]struct {
