@@ -7,7 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dlock-go/dlock/store"
 )
@@ -68,6 +71,11 @@ func (s *Store) Check(ctx context.Context) (found []Warning) {
 	}
 	if n := s.backend.pool.Config().MaxConns; n < 2 {
 		warn("pool", "the pool has %d connection: renewals wait while another call uses it", n)
+	}
+	config := s.backend.pool.Config()
+	several := slices.ContainsFunc(config.ConnConfig.Fallbacks, func(f *pgconn.FallbackConfig) bool { return f.Host != config.ConnConfig.Host })
+	if several && (config.ConnConfig.ConnectTimeout == 0 || config.PingTimeout == 0) {
+		warn("pool", "there are several hosts, and no ConnectTimeout or no PingTimeout: one that is switched off can cost all locks; Open sets both")
 	}
 	s.checkTable(ctx, warn)
 	s.checkRights(ctx, warn)

@@ -1,11 +1,14 @@
 package postgres_test
 
 import (
+	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/dlock-go/dlock/internal/postgrestest"
+	"github.com/dlock-go/dlock/internal/proxytest"
 	"github.com/dlock-go/dlock/store"
 )
 
@@ -41,6 +44,32 @@ func TestFault113_FailoverToReplica(t *testing.T) {
 	if g := hold(t, locks, request("lost", 3, false)); g.Token <= last {
 		t.Errorf("the token after a fail-over is %d, and %d was there before", g.Token, last)
 	}
+}
+
+// TestFault113_SilentHost: the first of two hosts is switched off, so it refuses nothing and answers nothing. The
+// second goes on, for a handle that is open, for its connection that listens, and for a new handle.
+func TestFault113_SilentHost(t *testing.T) {
+	t.Parallel()
+	s := start(t, "wal_level=replica")
+	replica := s.StartReplica(t)
+	wire := proxytest.Start(t, s.Addr)
+	url := strings.Replace(postgrestest.URLOfBoth(s.url, s.Server, replica), s.Addr, wire.Addr, 1)
+	locks := open(t, url)
+	events := hear(locks)
+	kept := request("kept", 1, false)
+	kept.TTL = time.Minute
+	hold(t, locks, kept)
+	s.HasReplayed(replica)
+	wire.Blackhole(true)
+	replica.Promote()
+	await(t, "the store answers again", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		return locks.Renew(ctx, []store.Ref{refOf(kept)})[0] == nil
+	})
+	wire.Cut()
+	wantEvent(t, events, "after the fail-over", func(e store.Event) bool { return e == store.Event{} })
+	hold(t, open(t, url), request("of a new handle", 2, false))
 }
 
 // TestFault113_CrashKeepsLocks: a server that crashes and starts again has all

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -93,6 +94,7 @@ func (l *listener) connect(ctx context.Context) (*pgx.Conn, error) {
 		config = l.b.pool.Config().ConnConfig
 	}
 	config = config.Copy()
+	config.ConnectTimeout = cmp.Or(config.ConnectTimeout, connectTimeout)
 	config.OnNotification = nil // a config of another connection has that one's
 	if hook := l.b.pool.Config().BeforeConnect; hook != nil && l.b.opts.Listen == nil {
 		if err := hook(ctx, config); err != nil {

@@ -8,9 +8,11 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"strings"
 	"time"
@@ -29,6 +31,11 @@ const DefaultTable = "dlock_locks"
 const (
 	minTTL      = 100 * time.Millisecond
 	openTimeout = 10 * time.Second
+	// connectTimeout is for one address. Of several hosts the first may be one that is switched off: then each
+	// connection begins with it. Without a bound pgxpool gives it two minutes.
+	connectTimeout = 2 * time.Second
+	// pingTimeout is for the question whether an idle connection lives.
+	pingTimeout = time.Second
 	batch       = 500 // names in one transaction of renewals
 )
 
@@ -78,7 +85,9 @@ var (
 //	postgres://user:password@host:port/database?sslmode=verify-full&table=app.locks
 //
 // The URL is that of pgx, with its parameters, and pool_max_conns and the like of
-// pgxpool. The parameter table is as in Options, and poll=true too.
+// pgxpool. The parameter table is as in Options, and poll=true too. By default connect_timeout,
+// which is for each address, is 2 s and pool_ping_timeout 1 s: a host that is switched off
+// must not cost locks when there are several.
 func Open(ctx context.Context, rawURL string) (*Store, error) {
 	config, opts, err := parseURL(rawURL)
 	if err != nil {
@@ -186,6 +195,11 @@ func parseURL(raw string) (*pgxpool.Config, *Options, error) {
 	if _, err := identifier(opts.Table); err != nil {
 		return nil, nil, storeurl.Invalid("%v", err)
 	}
+	if c := config.ConnConfig; c.ConnectTimeout == 0 {
+		c.ConnectTimeout = connectTimeout
+		c.DialFunc = (&net.Dialer{Timeout: connectTimeout}).DialContext // also of requests to cancel a statement
+	}
+	config.PingTimeout = cmp.Or(config.PingTimeout, pingTimeout)
 	return config, opts, nil
 }
 
