@@ -149,7 +149,7 @@ func (s *Store) spawn(f func()) bool {
 }
 
 // Close implements [store.Store]. It ends the handle's watches, revokes those of its leases that nothing hangs
-// on, leaves the others to time, and closes the client if [Open] made it. It takes up to two seconds if the
+// on, leaves the others to time, and closes the client if [Open] made it. It takes up to three seconds if the
 // server does not answer.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
@@ -160,10 +160,25 @@ func (s *Store) Close() error {
 		s.tasks.Wait()
 		s.leases.revokeUnused()
 		if s.owned {
-			s.client.Close()
+			s.closeClient()
 		}
 	})
 	return nil
+}
+
+// closeClient closes the client. The client waits without end if it is closed at the moment at which the server
+// refuses a watch: then nobody takes note that the watch has ended.
+func (s *Store) closeClient() {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		s.client.Close()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(farewell):
+		s.client.ActiveConnection().Close()
+	}
 }
 
 // sleep waits, and reports whether ctx is still on.

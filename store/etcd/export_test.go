@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -144,4 +145,19 @@ func (s *Store) Expire(id string) {
 	s.records.mu.Lock()
 	defer s.records.mu.Unlock()
 	s.records.endAt(s.records.m[id], time.Now())
+}
+
+// HangClose makes the Close of the client hang, as it does when a watch is refused at that moment.
+func (s *Store) HangClose(t testing.TB) {
+	s.client.Watcher = hanging{s.client.Watcher, t.Context()}
+}
+
+type hanging struct {
+	clientv3.Watcher
+	ctx context.Context
+}
+
+func (h hanging) Close() error {
+	<-h.ctx.Done()
+	return h.Watcher.Close()
 }

@@ -39,3 +39,16 @@ func TestNothingIsLeftOfChurn(t *testing.T) {
 	}
 	locktest.Poll(t, "no watch left", locktest.Soon, func() bool { return s.cluster.Members[0].Watchers() == 0 })
 }
+
+// A client that does not end its watches does not keep Close, nor the connections.
+func TestCloseOfAClientThatHangs(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1)
+	on := open(t, s.cluster.URL())
+	on.HangClose(t)
+	began := time.Now()
+	on.Close()
+	if took := time.Since(began); took > 3*time.Second+locktest.Late {
+		t.Errorf("Close took %v", took)
+	}
+}
