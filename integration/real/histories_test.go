@@ -100,7 +100,8 @@ func one(t *testing.T, sum *table, deployment string, seed uint64, faults []kind
 		return
 	}
 	j := e.judge()
-	j.violations = slices.Concat(wrong, left, h.excluded(), j.violations)
+	j.outside = slices.Concat(wrong, left, h.excluded())
+	j.violations = slices.Concat(j.outside, j.violations)
 	j.void = h.void(j)
 	sum.add(h.plan, j)
 	switch {

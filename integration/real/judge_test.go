@@ -27,6 +27,7 @@ type judgement struct {
 	undecided  []string // what the model could not say
 	void       string   // why it proves nothing
 	violations []string // any is a bug
+	outside    []string // those of them that the records do not show
 	operations int
 	handovers  int // from one worker to another
 	refused    int // accesses

@@ -2,8 +2,8 @@
 // processes, through real faults, and checks what dlock promises.
 //
 // A history takes about ten seconds. Three workers, which are this test program
-// started again, take and nest and lose locks of a few names, with leases of one
-// or two seconds; the driver, which is the test, has a fault happen to them, to
+// started again, take and nest and lose locks of a few names, with leases of one,
+// two or six seconds; the driver, which is the test, has a fault happen to them, to
 // the wires or to the servers; and every call of the store and of the library is
 // recorded, with times of the one monotonic clock of the machine. Then:
 //
@@ -46,7 +46,7 @@ var (
 	seed       = flag.Uint64("real.seed", 0, "draw the histories from this seed; 0: any")
 	keepAll    = flag.Bool("real.keep", false, "keep all histories, not only those that fail")
 	keepIn     = flag.String("real.out", "", "keep histories in this `directory` (default: that for temporary files)")
-	judgeAgain = flag.String("real.judge", "", "judge the histories that are kept in this `directory` again, and run none")
+	judgeAgain = flag.String("real.judge", "", "judge the history that is kept in this `directory` again, or those below it, and run none")
 	parallel   = flag.Int("real.parallel", 4, "histories at once")
 )
 
