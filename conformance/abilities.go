@@ -1,7 +1,9 @@
 package conformance
 
 import (
+	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 
 	"github.com/dlock-go/dlock/store"
@@ -127,6 +129,18 @@ var abilityCases = []testCase{
 		},
 	},
 	{
+		name: "List what is waited for",
+		says: saysList, needs: lister | fair | alone,
+		run: func(h *harness) {
+			h.exclusive("A").lease(h.ttl).hold()
+			held := h.last
+			h.rely(held, h.ttl)
+			h.exclusive("W").queue()
+			h.after(held, h.ttl)
+			h.wantListed(h.name, true)
+		},
+	},
+	{
 		name: "List each once",
 		says: saysList, needs: lister | fair | alone,
 		run: func(h *harness) {
@@ -146,14 +160,23 @@ func (h *harness) wantBroken(name string, want int) {
 	end := h.traceCall(func() string { return "Break" }, func() string { return fmt.Sprintf("%d, %s", n, describeError(err)) })
 	n, err = h.main.(store.Breaker).Break(h.ctx, name)
 	end()
+	endIfUnsupported(err)
 	if n != want || err != nil {
 		h.fail("Break", fmt.Sprintf("%d, %s", n, describeError(err)), fmt.Sprintf("%d, nil", want))
+	}
+}
+
+// endIfUnsupported ends the case if a wrapper says that its store lacks the ability.
+func endIfUnsupported(err error) {
+	if errors.Is(err, store.ErrUnsupported) {
+		runtime.Goexit()
 	}
 }
 
 // list is what List returns of the case's own names; others use the store too.
 func (h *harness) list() (own []string) {
 	names, err := h.main.(store.Lister).List(h.ctx)
+	endIfUnsupported(err)
 	if err != nil {
 		h.fail("List()", describeError(err), "nil")
 	}

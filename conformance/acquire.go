@@ -122,6 +122,21 @@ var acquireCases = []testCase{
 		},
 	},
 	{
+		name: "repeated extends a reader",
+		says: "The deadline becomes now+TTL if that is later.",
+		run: func(h *harness) {
+			b, a := h.shared("B"), h.shared("A").lease(2*h.ttl)
+			b.hold()
+			a.hold()
+			first := h.last
+			h.sleep(h.ttl)
+			h.rely(first, 2*h.ttl)
+			a.hold()
+			h.before(h.last, 2*h.ttl)
+			h.wantHolders(a, b)
+		},
+	},
+	{
 		name: "repeated never shortens",
 		says: "The deadline becomes now+TTL if that is later.",
 		run: func(h *harness) {

@@ -46,6 +46,31 @@ var buryCases = []testCase{
 		},
 	},
 	{
+		name: "dead",
+		says: saysBury,
+		run: func(h *harness) {
+			a := h.exclusive("A").lease(h.ttl) // the burial lasts a WaitTTL, which is long
+			a.hold()
+			h.after(h.last, h.ttl)
+			a.buryAbsent()
+			a.refused(store.ErrLost)
+			h.exclusive("B").hold()
+		},
+	},
+	{
+		name: "dead place",
+		says: saysBury, needs: fair,
+		run: func(h *harness) {
+			h.exclusive("A").hold()
+			w := h.exclusive("W").waitTTL(h.ttl)
+			w.queue()
+			h.after(h.last, h.ttl)
+			w.buryAbsent()
+			w.refused(store.ErrLost)
+			h.wantQueue()
+		},
+	},
+	{
 		name: "beside readers",
 		says: saysBury,
 		run: func(h *harness) {
@@ -110,6 +135,32 @@ var buryCases = []testCase{
 			w.queue()
 			a.bury()
 			h.wake(w)
+		},
+	},
+	{
+		name: "of a place promotes",
+		says: "Release gives up a hold, or a place in the queue, and promotes.", needs: fair,
+		run: func(h *harness) {
+			a, w, r := h.shared("A"), h.exclusive("W"), h.shared("R")
+			a.hold()
+			w.queue()
+			r.queue()
+			w.bury()
+			h.wake(r)
+			h.wantHolders(a, r)
+		},
+	},
+	{
+		name: "of a downgrade promotes",
+		says: "a downgrade: an exclusive hold is released while its owner keeps shared holds", needs: fair,
+		run: func(h *harness) {
+			write, read, r := h.exclusive("A"), h.shared("A"), h.shared("R")
+			write.hold()
+			read.hold()
+			r.queue()
+			write.bury()
+			h.wake(r)
+			h.wantHolders(read, r)
 		},
 	},
 	{

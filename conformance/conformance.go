@@ -76,7 +76,8 @@ type Suite struct {
 	Plant func(t testing.TB, s store.Store, name string)
 
 	// Stall makes the store's data out of reach for the calls of s until resume is
-	// called: it locks the table, stops the server, fills the link. Calls that were
+	// called: it locks the table, stops the server, fills the link. That is so for the
+	// calls of optional abilities too, but for Incarnation. Calls that were
 	// made meanwhile may go on after that. Nil: the cases about calls that have to
 	// wait are skipped.
 	Stall func(t testing.TB, s store.Store) (resume func())

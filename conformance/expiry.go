@@ -89,7 +89,9 @@ var expiryCases = []testCase{
 			sent := h.last
 			h.sleep(h.ttl)
 			h.rely(sent, g.TTL)
-			g = a.hold()
+			if g = a.hold(); g.TTL <= 0 {
+				a.wrong("what is left of the lease as Grant.TTL")
+			}
 			h.before(h.last, g.TTL)
 			h.exclusive("B").refused(store.ErrHeld)
 		},
@@ -172,12 +174,30 @@ var expiryCases = []testCase{
 		says: "Holds int // live holds of this owner, this one included",
 		run: func(h *harness) {
 			short, long := h.exclusive("A").lease(h.ttl), h.exclusive("A")
-			long.hold()
+			token := long.hold().Token
 			short.hold()
 			h.after(h.last, h.ttl)
-			if long.hold().Holds != 1 {
-				long.wrong("holds=1, for the other one has ended")
+			if g := long.hold(); g.Holds != 1 || g.Token != token {
+				long.wrong("holds=1 and token %d, for the other one has ended and this one has not", token)
 			}
+		},
+	},
+	{
+		name: "a longer re-entry stays",
+		says: saysEach,
+		run: func(h *harness) {
+			longer := 2*h.ttl + h.lag
+			outer, inner := h.exclusive("A").lease(h.ttl), h.exclusive("A").lease(longer)
+			outer.hold()
+			first := h.last
+			if g := inner.hold(); g.TTL <= h.ttl {
+				inner.wrong("more than %v, its own lease, as Grant.TTL", h.ttl)
+			}
+			lease := h.last
+			h.after(first, h.ttl)
+			h.rely(lease, longer)
+			h.exclusive("B").refused(store.ErrHeld)
+			h.wantHolders(inner)
 		},
 	},
 	{
@@ -270,6 +290,41 @@ var expiryCases = []testCase{
 			h.exclusive("B").refused(store.ErrHeld)
 			a.renew(longest)
 			h.exclusive("B").refused(store.ErrHeld)
+		},
+	},
+	{
+		name: "downgrade promotes",
+		says: saysNoticed, needs: fair,
+		run: func(h *harness) {
+			write, read, r := h.exclusive("A").lease(h.ttl), h.shared("A"), h.shared("R")
+			write.hold()
+			first := h.last
+			h.rely(first, h.ttl)
+			read.hold()
+			r.queue()
+			h.after(first, h.ttl)
+			h.exclusive("X").refused(store.ErrHeld)
+			h.wake(r)
+			h.wantHolders(read, r)
+		},
+	},
+	{
+		name: "lets a waiting upgrade in",
+		says: saysNoticed, needs: fair,
+		run: func(h *harness) {
+			c, b, a, up := h.exclusive("C"), h.shared("B").waitTTL(2*h.ttl), h.shared("A"), h.exclusive("A")
+			c.hold()
+			b.queue()
+			h.rely(h.last, 2*h.ttl)
+			a.queue()
+			up.queue()
+			c.release()
+			promoted := h.last
+			h.wantHolders(a, b)
+			h.after(promoted, 2*h.ttl) // b was never renewed
+			h.exclusive("X").refused(store.ErrHeld)
+			h.wake(up)
+			h.wantHolders(a, up)
 		},
 	},
 	{

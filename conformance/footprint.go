@@ -59,6 +59,34 @@ var footprintCases = []testCase{
 		},
 	},
 	{
+		name: "died while waiting",
+		says: saysFootprint, needs: footprint | alone | fair,
+		run: func(h *harness) {
+			before := h.count()
+			for i := range h.rounds(20) {
+				name := fmt.Sprintf("%s/%d", h.name, i)
+				h.exclusive("A").on(name).lease(4 * h.ttl).hold()
+				h.exclusive("W").on(name).waitTTL(h.ttl).queue()
+			}
+			h.after(h.last, 4*h.ttl)
+			h.wantCount(before, true)
+		},
+	},
+	{
+		name: "asked about in vain",
+		says: saysFootprint, needs: footprint | alone,
+		run: func(h *harness) {
+			before := h.count()
+			for i := range h.rounds(40) {
+				c := h.exclusive("A").on(fmt.Sprintf("%s/%d", h.name, i))
+				h.wantFree(c.req.Name)
+				c.renewLost()
+				c.releaseLost()
+			}
+			h.wantCount(before, false)
+		},
+	},
+	{
 		name: "buried",
 		says: saysBuryEnds, needs: footprint | alone,
 		run: func(h *harness) {
@@ -68,6 +96,21 @@ var footprintCases = []testCase{
 				c.buryAbsent()
 			}
 			h.after(h.last, h.ttl)
+			h.wantCount(before, true)
+		},
+	},
+	{
+		name: "buried while held",
+		says: saysBuryEnds, needs: footprint | alone,
+		run: func(h *harness) {
+			before := h.count()
+			for i := range h.rounds(40) {
+				c := h.exclusive("A").on(fmt.Sprintf("%s/%d", h.name, i)).lease(4 * h.ttl).waitTTL(4 * h.ttl)
+				c.hold()
+				h.rely(h.last, 4*h.ttl)
+				c.bury()
+			}
+			h.after(h.last, 4*h.ttl)
 			h.wantCount(before, true)
 		},
 	},

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/dlock-go/dlock/store"
@@ -66,11 +67,43 @@ var handleCases = []testCase{
 		},
 	},
 	{
+		name: "renew through another",
+		says: "It finds holds by ID", needs: peer | common,
+		run: func(h *harness) {
+			a := h.exclusive("A").through(h.other).lease(2 * h.ttl)
+			a.hold()
+			first := h.last
+			h.rely(first, 2*h.ttl)
+			a.renew(h.long) // through h.main
+			h.after(first, 2*h.ttl)
+			h.rely(callTime{}, h.long)
+			h.exclusive("B").refused(store.ErrHeld)
+		},
+	},
+	{
 		name: "close twice",
 		says: "Closing twice is fine.",
 		run: func(h *harness) {
 			h.close(h.main)
 			h.close(h.main)
+		},
+	},
+	{
+		name: "close among calls",
+		says: "All methods are safe for concurrent use.", needs: twoHandles,
+		run: func(h *harness) {
+			h.together(8, func(i int) {
+				if i < 2 {
+					if err := h.other.Close(); err != nil {
+						h.fail("Close()", describeError(err), "nil")
+					}
+					return
+				}
+				for j := range 10 {
+					h.exclusive("A").on(fmt.Sprintf("%s/%d/%d", h.name, i, j)).through(h.other).ask()
+					h.other.Listen(func(store.Event) {})()
+				}
+			})
 		},
 	},
 	{

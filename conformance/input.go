@@ -78,6 +78,22 @@ var inputCases = []testCase{
 		},
 	},
 	{
+		name: "foreign key stays",
+		says: saysForeign, needs: plant,
+		run: func(h *harness) {
+			a := h.exclusive("A")
+			a.giveUp(false)
+			a.giveUp(true)
+			h.renew(a.ref())
+			if s, ok := h.main.(store.Breaker); ok {
+				if n, err := s.Break(h.ctx, h.name); n > 0 {
+					h.fail("Break", fmt.Sprintf("%d, %s", n, describeError(err)), "0, for it is no hold")
+				}
+			}
+			h.exclusive("B").refused(store.ErrForeignKey)
+		},
+	},
+	{
 		name: "foreign key is shown as an error",
 		says: saysForeign, needs: plant,
 		run: func(h *harness) {
@@ -89,7 +105,8 @@ var inputCases = []testCase{
 }
 
 // withContext makes every call with a ctx that is over. A store may answer
-// all the same, if it need not wait; it may not stay away or guess.
+// all the same, if it need not wait; it may not stay away or guess, and its
+// errors name no whole id.
 func (h *harness) withContext(ctx context.Context) {
 	a := h.exclusive("A")
 	a.hold()
@@ -121,6 +138,12 @@ func (h *harness) withContext(ctx context.Context) {
 		if took := h.last.answered - h.last.sent; took > h.prompt() {
 			h.fail(c.text, fmt.Sprintf("%s after %v", describeError(err), took), "an answer soon after the ctx ended")
 		}
+		for _, wrong := range []error{store.ErrHeld, store.ErrUpgrade, store.ErrForeignKey, store.ErrLost} {
+			if errors.Is(err, wrong) && !(c.text == "Release" && isLost(err)) {
+				h.fail(c.text, describeError(err), "nil or an unknown outcome")
+			}
+		}
+		h.wantNoSecret(err, a, b)
 	}
 	h.wantHolders(a)
 }

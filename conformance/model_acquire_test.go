@@ -45,14 +45,20 @@ func (h *modelHandle) acquire(l *modelLock, req store.Request) (g store.Grant, p
 			return g, 0, store.ErrHeld
 		}
 		switch {
-		case m.is("a repeat does not extend"), m.is("a promoted hold that asks is not extended") && e.promoted:
+		case m.is("a repeat does not extend"), m.is("a promoted hold that asks is not extended") && e.promoted,
+			m.is("a repeat does not extend a reader") && e.Mode == store.Shared:
 		case end.After(e.end) || m.is("a repeat may shorten"):
 			e.end = end
 		}
 		if m.is("a repeat has a new token") {
 			e.token = m.issue(e, false)
 		}
-		return m.held(l, e), 0, nil
+		g = m.held(l, e)
+		if m.is("a repeat is answered as a re-entry") {
+			_, _, g.Token = m.rule2(l, e)
+			g.Token = max(g.Token, e.token)
+		}
+		return g, 0, nil
 	}
 
 	e := &modelEntry{Request: req, via: h}
@@ -72,7 +78,7 @@ func (h *modelHandle) acquire(l *modelLock, req store.Request) (g store.Grant, p
 	}
 	g.HeldBy, g.HeldFor = m.heldBy(l, e)
 	if entry, _, _ := m.rule2(l, e); entry && !nested && !m.is("upgrade waits") {
-		if !m.is("a refused upgrade keeps its place") {
+		if !m.is("a refused upgrade keeps its place") && (req.Queue || !m.is("an impatient upgrade keeps its place")) {
 			m.leave(l, req.ID, true)
 		}
 		if m.is("a refused upgrade is busy") {
@@ -113,12 +119,12 @@ func (h *modelHandle) acquire(l *modelLock, req store.Request) (g store.Grant, p
 	if req.Queue && m.is("asking again makes a waiter younger") {
 		place.since = m.now()
 	}
-	if req.Queue && !m.is("the handle that asked first hears") {
+	if place != nil && (req.Queue || m.is("any ask moves the wake-up")) && !m.is("the handle that asked first hears") {
 		place.via = h
 	}
 	position := slices.Index(l.queue, place) + 1
 	if m.is("the dead are counted") {
-		position += l.died
+		position += len(l.dead)
 	}
 	g.Retry = m.retry(l, e, position)
 	if m.is("Acquire waits") {

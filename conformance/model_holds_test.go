@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -21,6 +22,12 @@ func (h *modelHandle) Release(ctx context.Context, ref store.Ref) (err error) {
 		}
 		err = m.release(l, ref)
 	})
+	if m.is("a release deletes a foreign key") {
+		delete(m.foreign, ref.Name)
+	}
+	if failed != nil && m.is("unknown outcomes show ids") {
+		return fmt.Errorf("release %s: %w", ref.ID[6:], failed)
+	}
 	if failed != nil {
 		return failed
 	}
@@ -35,7 +42,9 @@ func (m *model) release(l *modelLock, ref store.Ref) error {
 		m.leave(l, id, true)
 		return nil
 	}
-	bury := ref.Bury && !m.is("bury is ignored") && !(m.is("only what is there is buried") && !there)
+	bury := ref.Bury && !m.is("bury is ignored") && !(m.is("only what is there is buried") && !there) &&
+		!(m.is("the dead are not buried") && m.find(l.dead, id) != nil)
+	quiet := ref.Bury && (m.is("bury promotes nobody") || m.is("a buried place promotes nobody") && m.find(l.queue, id) != nil)
 	if bury {
 		if end, ok := l.buried[id]; !ok || !m.is("burying again is ignored") {
 			l.buried[id] = m.now().Add(ref.TTL)
@@ -68,7 +77,7 @@ func (m *model) release(l *modelLock, ref store.Ref) error {
 			}
 		}
 	}
-	if !m.leave(l, id, !(ref.Bury && m.is("bury promotes nobody"))) && !m.is("release never says lost") {
+	if !m.leave(l, id, !quiet) && !m.is("release never says lost") {
 		if m.is("release of an unknown name panics") && l.fresh {
 			m.mu.Unlock()
 			panic("nothing to release")
@@ -89,7 +98,14 @@ func (h *modelHandle) Renew(ctx context.Context, refs []store.Ref) []error {
 			errs[i] = store.ErrLost
 			continue
 		}
-		if failed := h.on(ctx, "Renew", ref.Name, func(l *modelLock) { errs[i] = m.renew(l, ref) }); failed != nil {
+		do := func(l *modelLock) {
+			if e := m.find(l.holds, ref.ID); e != nil && e.via != h && m.is("only the handle that acquired renews") {
+				errs[i] = store.ErrLost
+				return
+			}
+			errs[i] = m.renew(l, ref)
+		}
+		if failed := h.on(ctx, "Renew", ref.Name, do); failed != nil {
 			errs[i] = failed
 		}
 	}
@@ -146,6 +162,10 @@ func (m *model) renew(l *modelLock, ref store.Ref) error {
 	switch m.bug {
 	case "renew does nothing":
 		return nil
+	case "renew sets all of the name":
+		for _, other := range l.holds {
+			other.end = end
+		}
 	case "renew never shortens":
 		end = later(end, e.end)
 	case "renew extends all of the name":

@@ -58,6 +58,10 @@ func (m *model) raise(e *modelEntry, token, tokens uint64) uint64 {
 	}
 	switch m.bug {
 	case "raising leaves the counter":
+	case "raising counts from above the counter alone":
+		if token > m.last {
+			m.last = token + tokens - 1
+		}
 	case "raising extends":
 		e.end = m.now().Add(e.TTL)
 		fallthrough
@@ -72,6 +76,12 @@ func (m *model) raise(e *modelEntry, token, tokens uint64) uint64 {
 
 func (h *modelHandle) Incarnation(context.Context) (string, time.Duration, error) {
 	m := h.model
+	m.mu.Lock()
+	closed := h.closed
+	m.mu.Unlock()
+	if closed && !m.is("calls after Close work") && !m.is("a closed handle tells its life") {
+		return "", 0, store.ErrClosed
+	}
 	if m.is("every handle has a life of its own") && h != m.handles[0] {
 		return "another", math.MaxInt64, nil
 	}

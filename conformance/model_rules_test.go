@@ -8,7 +8,8 @@ import (
 )
 
 func (m *model) expire(l *modelLock) {
-	n := len(l.holds) + len(l.queue)
+	before := slices.Concat(l.holds, l.queue)
+	n := len(before)
 	l.holds = m.without(l.holds, func(e *modelEntry) bool {
 		return m.dead(e.end) && !(m.is("shared holds never end") && e.Mode == store.Shared)
 	})
@@ -18,7 +19,11 @@ func (m *model) expire(l *modelLock) {
 		}
 		return m.dead(e.end) && !m.is("dead waiters stay")
 	})
-	l.died += n - len(l.holds) - len(l.queue)
+	for _, e := range before {
+		if !slices.Contains(l.holds, e) && !slices.Contains(l.queue, e) {
+			l.dead = append(l.dead, e)
+		}
+	}
 	if len(l.holds) == 0 && m.is("places end with the holds") && n > len(l.queue) {
 		l.queue = nil
 	}
@@ -33,7 +38,7 @@ func (m *model) expire(l *modelLock) {
 			delete(l.buried, id)
 		}
 	}
-	if n != len(l.holds)+len(l.queue) && !m.is("expiry does not promote") {
+	if n != len(l.holds)+len(l.queue) && !m.is("expiry does not promote") && !(m.is("an expiry beside a hold promotes nobody") && len(l.holds) > 0) {
 		m.promote(l)
 	}
 }
@@ -117,6 +122,9 @@ func (m *model) decide(l *modelLock, e *modelEntry) (ok bool, token uint64) {
 		if m.sameID(w.ID, e.ID) {
 			break
 		}
+		if m.is("an owner passes its own waiters") && m.sameOwner(w.Owner, e.Owner) {
+			continue
+		}
 		if m.is("barging") || m.is("impatient requests barge") && !e.Queue || m.is("readers pass waiting writers") && e.Mode == store.Shared {
 			continue
 		}
@@ -151,8 +159,15 @@ func (m *model) grant(l *modelLock, e *modelEntry, token uint64, promoted bool) 
 	default:
 		e.end = m.now().Add(e.TTL)
 	}
-	if first := m.beside(l, e); first != nil && first.end.Before(e.end) && m.is("a reader ends with the first") {
+	first := m.beside(l, e)
+	if first != nil && first.end.Before(e.end) && m.is("a reader ends with the first") {
 		e.end = first.end
+	}
+	if first != nil && promoted && first.end.Before(e.end) && m.is("promoted readers end with the last") {
+		first.end = e.end
+	}
+	if outer := m.outer(l, e); outer != nil && m.is("a re-entry ends with the outer hold") {
+		e.end = outer.end
 	}
 	if promoted && m.is("an event leaves before the commit") {
 		m.mu.Unlock()
@@ -164,11 +179,11 @@ func (m *model) grant(l *modelLock, e *modelEntry, token uint64, promoted bool) 
 	if promoted && !m.is("an event leaves before the commit") {
 		m.tell(l, e)
 	}
-	if m.is("siblings wait") {
+	if m.is("siblings wait") || m.is("siblings wait but for a release") && m.op != "Release" {
 		return
 	}
 	for _, w := range slices.Clone(l.queue) {
-		if !m.sameOwner(w.Owner, e.Owner) || m.find(l.queue, w.ID) == nil {
+		if !m.sameOwner(w.Owner, e.Owner) || m.find(l.queue, w.ID) == nil || m.is("siblings that died once wait") && m.find(l.dead, w.ID) != nil {
 			continue
 		}
 		if entry, ok, token := m.rule2(l, w); entry && ok && !(token == 0 && m.is("sibling upgrades wait")) {
@@ -186,6 +201,16 @@ func (m *model) beside(l *modelLock, e *modelEntry) *modelEntry {
 		return nil
 	}
 	return l.holds[0]
+}
+
+// outer is the first hold of e's owner, or nil.
+func (m *model) outer(l *modelLock, e *modelEntry) *modelEntry {
+	for _, h := range l.holds {
+		if h.Owner == e.Owner {
+			return h
+		}
+	}
+	return nil
 }
 
 func (m *model) tell(l *modelLock, e *modelEntry) {

@@ -47,6 +47,9 @@ func (h *modelHandle) Inspect(ctx context.Context, name string) (s store.State, 
 		return store.State{}, failed
 	}
 	s.Name = name
+	if m.is("State.Token is the next one") {
+		s.Token++
+	}
 	if m.is("State.Token is the last grant's") && len(s.Holders) > 0 {
 		s.Token = s.Holders[0].Token
 	}
@@ -88,6 +91,9 @@ func (m *model) entries(list []*modelEntry) (shown []store.Entry) {
 
 func (h *modelHandle) Break(ctx context.Context, name string) (broken int, err error) {
 	m := h.model
+	if m.foreign[name] && !m.is("Break breaks foreign keys") {
+		return 0, store.ErrForeignKey
+	}
 	failed := h.on(ctx, "Break", name, func(l *modelLock) {
 		broken = len(l.holds)
 		l.holds = nil
@@ -97,6 +103,11 @@ func (h *modelHandle) Break(ctx context.Context, name string) (broken int, err e
 		case "Break takes every name":
 			for _, other := range m.locks {
 				other.holds = nil
+			}
+		case "Break breaks foreign keys":
+			if m.foreign[name] {
+				delete(m.foreign, name)
+				broken++
 			}
 		case "Break counts from one":
 			broken = max(broken, 1)
@@ -114,11 +125,17 @@ func (h *modelHandle) Break(ctx context.Context, name string) (broken int, err e
 
 func (h *modelHandle) List(ctx context.Context) (names []string, err error) {
 	m := h.model
+	if m.is("List ignores ctx") {
+		ctx = context.Background()
+	}
 	if err := h.enter(ctx); err != nil {
 		return nil, err
 	}
 	defer m.mu.Unlock()
 	for name, l := range m.locks {
+		if m.is("List leaves out names with a dead hold") && slices.ContainsFunc(l.holds, func(e *modelEntry) bool { return m.dead(e.end) }) {
+			continue
+		}
 		if !m.is("List shows the dead") {
 			m.expire(l)
 		}
@@ -145,6 +162,11 @@ func (h *modelHandle) Close() error {
 	defer m.mu.Unlock()
 	if h.closed && m.is("the second Close fails") {
 		return store.ErrClosed
+	}
+	if m.is("not atomic: Close") && !h.closed {
+		if m.gap(); h.closed {
+			panic("closed twice")
+		}
 	}
 	h.closed = true
 	switch m.bug {

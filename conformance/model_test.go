@@ -22,6 +22,7 @@ type model struct {
 	moved   *atomic.Int64 // how far the clock is ahead of the real one
 	mu      sync.Mutex
 	last    uint64 // token
+	op      string // the call that is under way
 	locks   map[string]*modelLock
 	names   []string // in the order of their first use
 	foreign map[string]bool
@@ -40,8 +41,9 @@ type modelHandle struct {
 type modelLock struct {
 	holds, queue []*modelEntry
 	buried       map[string]time.Time
-	fresh        bool // this is the first call for the name
-	died         int  // holds and waiters
+	fresh        bool          // this is the first call for the name
+	kept         bool          // a fault: a name that was only asked about stays
+	dead         []*modelEntry // that were found dead
 }
 
 type modelEntry struct {
@@ -208,7 +210,7 @@ func (m *model) footprint() (n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, l := range m.locks {
-		if len(l.holds)+len(l.queue)+len(l.buried) > 0 || m.is("free names are kept") {
+		if len(l.holds)+len(l.queue)+len(l.buried) > 0 || l.kept || m.is("free names are kept") {
 			n++
 		}
 	}
@@ -225,7 +227,10 @@ func (m *model) sweep(used string) {
 		if name == used || slices.ContainsFunc(l.holds, alive) || slices.ContainsFunc(l.queue, alive) {
 			continue
 		}
-		l.holds, l.queue = nil, nil
+		l.holds = nil
+		if !m.is("dead places are never swept") {
+			l.queue = nil
+		}
 		maps.DeleteFunc(l.buried, func(_ string, end time.Time) bool { return m.dead(end) && !m.is("buried for ever") })
 	}
 }
@@ -244,7 +249,7 @@ func (h *modelHandle) on(ctx context.Context, op, name string, f func(l *modelLo
 	if l != nil {
 		l.fresh = false
 	} else {
-		l = &modelLock{buried: make(map[string]time.Time), fresh: true}
+		l = &modelLock{buried: make(map[string]time.Time), fresh: true, kept: op != "Acquire" && m.is("names that are asked about are kept")}
 		m.locks[m.key(name)] = l
 		m.names = append(m.names, m.key(name))
 		if m.is("names are evicted while in use") && len(m.names) > 7 {
@@ -252,7 +257,7 @@ func (h *modelHandle) on(ctx context.Context, op, name string, f func(l *modelLo
 			m.names = m.names[1:]
 		}
 	}
-	if !m.is("expiry unnoticed by " + op) {
+	if m.op = op; !m.is("expiry unnoticed by " + op) {
 		m.expire(l)
 	}
 	f(l)

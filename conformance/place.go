@@ -161,6 +161,21 @@ var placeCases = []testCase{
 		},
 	},
 	{
+		name: "dead writer lets a queued reader in",
+		says: saysPromote, needs: fair,
+		run: func(h *harness) {
+			a, dead, r := h.shared("A"), h.exclusive("D").waitTTL(h.ttl), h.shared("R")
+			a.hold()
+			dead.queue()
+			place := h.last
+			r.queue()
+			h.after(place, h.ttl)
+			h.inspect(h.name) // a store may notice the end at the next operation
+			h.wake(r)
+			h.wantHolders(a, r)
+		},
+	},
+	{
 		name: "dead id asks again at the end",
 		says: "An entry whose deadline is not after the store's present is dead, and every operation treats it as absent.", needs: fair,
 		run: func(h *harness) {

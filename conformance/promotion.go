@@ -124,6 +124,21 @@ var promotionCases = []testCase{
 		},
 	},
 	{
+		name: "each of the readers lasts its own WaitTTL",
+		says: saysPromoted, needs: fair,
+		run: func(h *harness) {
+			a, r1, r2 := h.exclusive("A"), h.shared("R1").waitTTL(2*h.ttl), h.shared("R2")
+			a.hold()
+			r1.queue()
+			h.rely(h.last, 2*h.ttl)
+			r2.queue()
+			a.release()
+			h.after(h.last, 2*h.ttl)
+			h.wantHolders(r2)
+			r1.renewLost()
+		},
+	},
+	{
 		name: "is a hold like any other",
 		says: "A promoted waiter becomes a hold", needs: fair,
 		run: func(h *harness) {

@@ -10,6 +10,20 @@ const (
 // Order among waiters.
 var queueCases = []testCase{
 	{
+		name: "not past a waiter of the same owner",
+		says: "no live waiter is ahead of it", needs: fair,
+		run: func(h *harness) {
+			h.shared("B").hold()
+			w, r := h.exclusive("A"), h.shared("A")
+			w.queue()
+			h.shared("A").refused(store.ErrHeld)
+			if r.queue().Position != 2 {
+				r.wrong("position=2")
+			}
+			h.wantQueue(w, r)
+		},
+	},
+	{
 		name: "writers in order",
 		says: "a first-in-first-out queue of live waiters", needs: fair,
 		run: func(h *harness) {

@@ -72,6 +72,17 @@ var raisingCases = []testCase{
 		},
 	},
 	{
+		name: "span across the counter",
+		says: saysRaise, needs: raiser,
+		run: func(h *harness) {
+			a := h.exclusive("A").tokens(spanned)
+			token := a.hold().Token + spanned/2
+			a.wantRaised(token, spanned, token)
+			a.release()
+			h.exclusive("B").wantToken(token + spanned)
+		},
+	},
+	{
 		name: "repeated",
 		says: saysRaiseKeeps, needs: raiser | alone,
 		run: func(h *harness) {

@@ -148,6 +148,19 @@ var renewCases = []testCase{
 		},
 	},
 	{
+		name: "a longer one stays",
+		says: saysRenew,
+		run: func(h *harness) {
+			a, b := h.shared("A"), h.shared("B")
+			a.hold()
+			b.hold()
+			b.renew(h.ttl)
+			h.after(h.last, h.ttl)
+			h.exclusive("C").refused(store.ErrHeld)
+			h.wantHolders(a)
+		},
+	},
+	{
 		name: "mixed batch",
 		says: saysBatch,
 		run: func(h *harness) {

@@ -125,6 +125,51 @@ var siblingCases = []testCase{
 		},
 	},
 	{
+		name: "of a waiter that an expiry lets in",
+		says: saysSiblings, needs: fair,
+		run: func(h *harness) {
+			c, w, x, w2 := h.exclusive("C").lease(h.ttl), h.exclusive("A"), h.exclusive("X"), h.shared("A")
+			c.hold()
+			held := h.last
+			h.rely(held, h.ttl)
+			for _, q := range []*claim{w, x, w2} {
+				q.queue()
+			}
+			h.after(held, h.ttl)
+			h.wantSiblings(w.hold().Token, w, w2, x)
+		},
+	},
+	{
+		name: "of a waiter that Break lets in",
+		says: saysSiblings, needs: fair | breaker,
+		run: func(h *harness) {
+			c, w, x, w2 := h.exclusive("C"), h.exclusive("A"), h.exclusive("X"), h.shared("A")
+			c.hold()
+			for _, q := range []*claim{w, x, w2} {
+				q.queue()
+			}
+			h.wantBroken(h.name, 1)
+			h.wantSiblings(h.wake(w), w, w2, x)
+		},
+	},
+	{
+		name: "that asked again after its place had died",
+		says: saysSiblings, needs: fair,
+		run: func(h *harness) {
+			c, w, x, w2 := h.exclusive("C"), h.exclusive("A"), h.exclusive("X"), h.shared("A").waitTTL(2*h.ttl)
+			c.hold()
+			w.queue()
+			x.queue()
+			w2.queue()
+			h.after(h.last, 2*h.ttl)
+			w2.queue()
+			h.rely(h.last, 2*h.ttl)
+			c.release()
+			h.wantHolders(w, w2)
+			h.wantSiblings(h.wake(w), w, w2, x)
+		},
+	},
+	{
 		name: "of another process",
 		says: saysSiblings, needs: fair | peer | common,
 		run: func(h *harness) {
@@ -237,10 +282,12 @@ var siblingCases = []testCase{
 				done := make(chan struct{})
 				go func() {
 					defer close(done)
+					defer h.recovered("case")
 					other.ask()
 				}()
 				again.ask()
 				<-done
+				h.stopIfFailed()
 				if n, m := again.grant.Holds, other.grant.Holds; min(n, m) != 2 || max(n, m) != 3 {
 					h.failf("2 and 3", "%d and %d holds", n, m)
 				}
@@ -265,4 +312,14 @@ var siblingCases = []testCase{
 			h.wantHolders(read, r)
 		},
 	},
+}
+
+// wantSiblings wants that second is granted with the token of first, which is of its owner, and that
+// a stranger waits on.
+func (h *harness) wantSiblings(token uint64, first, second, stranger *claim) {
+	if got := h.wake(second); got != token {
+		h.failf(fmtToken("the hold's", token), "event for %v with token %d", second, got)
+	}
+	h.wantHolders(first, second)
+	h.wantQueue(stranger)
 }

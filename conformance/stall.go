@@ -24,11 +24,11 @@ var stallCases = []testCase{
 		name: "ctx is obeyed",
 		says: saysCtx, needs: stall,
 		run: func(h *harness) {
-			h.stalled(func(calls map[string]storeCall) {
-				for _, name := range stallOrder {
-					took, err := h.during(name, calls[name])
+			h.stalled(func(calls []namedCall, _ ...*claim) {
+				for _, c := range calls {
+					took, err := h.during(c)
 					if took > h.ttl+h.prompt() {
-						h.fail(name, fmt.Sprintf("%s after %v", describeError(err), took), fmt.Sprintf("an error soon after its ctx ended, at %v", h.ttl))
+						h.fail(c.name, fmt.Sprintf("%s after %v", describeError(err), took), fmt.Sprintf("an error soon after its ctx ended, at %v", h.ttl))
 					}
 				}
 			})
@@ -38,17 +38,18 @@ var stallCases = []testCase{
 		name: "outcome is unknown",
 		says: saysUnknown, needs: stall,
 		run: func(h *harness) {
-			h.stalled(func(calls map[string]storeCall) {
-				for _, name := range stallOrder {
-					_, err := h.during(name, calls[name])
-					if err == nil {
-						h.fail(name, "nil", "an error: the data cannot be reached")
+			h.stalled(func(calls []namedCall, claims ...*claim) {
+				for _, c := range calls {
+					_, err := h.during(c)
+					if err == nil && c.name != "Incarnation" { // a store may know its life
+						h.fail(c.name, "nil", "an error: the data cannot be reached")
 					}
 					for _, sentinel := range sentinels {
 						if errors.Is(err, sentinel) {
-							h.fail(name, describeError(err), "an error that matches no sentinel")
+							h.fail(c.name, describeError(err), "an error that matches no sentinel")
 						}
 					}
+					h.wantNoSecret(err, claims...)
 				}
 			})
 		},
@@ -61,7 +62,7 @@ var stallCases = []testCase{
 			a.hold()
 			lease := h.last
 			err := h.waitThrough(lease, func(ctx context.Context) error {
-				return h.main.Renew(ctx, []store.Ref{a.ref()})[0]
+				return h.renewWith(ctx, a.ref())[0]
 			})
 			if err == nil {
 				h.fail("Renew("+describeRef(a.ref())+") that waits until the hold is dead", "nil", "ErrLost, or an unknown outcome")
@@ -109,9 +110,6 @@ var stallCases = []testCase{
 // storeCall is a call of the store.
 type storeCall func(ctx context.Context) error
 
-// stallOrder is the order in which calls are made while the store is stalled.
-var stallOrder = []string{"Inspect", "Renew", "Acquire", "Acquire of a new name", "Release"}
-
 // stall stalls the store until resume is called, or the case ends.
 func (h *harness) stall() (resume func()) {
 	h.notef("Suite.Stall")
@@ -129,8 +127,8 @@ func (h *harness) stall() (resume func()) {
 	return resume
 }
 
-// stalled gives f the calls to make while the store is stalled.
-func (h *harness) stalled(f func(calls map[string]storeCall)) {
+// stalled gives f the calls to make while the store is stalled, and the claims that they are about.
+func (h *harness) stalled(f func(calls []namedCall, claims ...*claim)) {
 	a, b, free := h.exclusive("A"), h.exclusive("B").waiting(), h.exclusive("A").on(h.name+"/free")
 	a.hold()
 	h.mu.Lock()
@@ -138,25 +136,37 @@ func (h *harness) stalled(f func(calls map[string]storeCall)) {
 		h.refs[c.req.ID] = c.ref()
 	}
 	h.mu.Unlock()
+	calls := h.abilityCalls(a, free)
 	resume := h.stall()
-	f(map[string]storeCall{
-		"Inspect":               func(ctx context.Context) error { _, err := h.main.Inspect(ctx, h.name); return err },
-		"Renew":                 func(ctx context.Context) error { return h.main.Renew(ctx, []store.Ref{a.ref()})[0] },
-		"Acquire":               func(ctx context.Context) error { _, err := h.main.Acquire(ctx, b.req); return err },
-		"Acquire of a new name": func(ctx context.Context) error { _, err := h.main.Acquire(ctx, free.req); return err },
-		"Release":               func(ctx context.Context) error { return h.main.Release(ctx, a.ref()) },
-	})
+	f(append([]namedCall{
+		{"Inspect", func(ctx context.Context) error { _, err := h.main.Inspect(ctx, h.name); return err }},
+		{"Renew", func(ctx context.Context) error { return h.renewWith(ctx, a.ref())[0] }},
+		{"Acquire", func(ctx context.Context) error { _, err := h.main.Acquire(ctx, b.req); return err }},
+		{"Acquire of a new name", func(ctx context.Context) error { _, err := h.main.Acquire(ctx, free.req); return err }},
+		{"Release", func(ctx context.Context) error { return h.main.Release(ctx, a.ref()) }},
+	}, calls...), a, b, free)
 	resume()
 }
 
+// startCall makes a call on a goroutine of its own. It is answered even if the store panics.
+func (h *harness) startCall(ctx context.Context, c storeCall) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		err := errors.New("no answer")
+		defer func() { done <- err }()
+		defer h.recovered("a call of the store")
+		err = c(ctx)
+	}()
+	return done
+}
+
 // during makes a call with a ctx that ends after a TTL and returns how long it took.
-func (h *harness) during(name string, c storeCall) (took time.Duration, err error) {
+func (h *harness) during(c namedCall) (took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(h.ctx, h.ttl)
 	defer cancel()
-	done := make(chan error, 1)
-	end := h.traceCall(func() string { return name + " while the store is stalled" }, func() string { return describeError(err) })
+	end := h.traceCall(func() string { return c.name + " while the store is stalled" }, func() string { return describeError(err) })
 	start := h.now()
-	go func() { done <- c(ctx) }()
+	done := h.startCall(ctx, c.call)
 	bound := time.NewTimer(h.ttl + 2*h.prompt())
 	defer bound.Stop()
 	select {
@@ -173,9 +183,8 @@ func (h *harness) during(name string, c storeCall) (took time.Duration, err erro
 // lasts a TTL from s has certainly ended. It returns the call's error.
 func (h *harness) waitThrough(s callTime, c storeCall) (err error) {
 	resume := h.stall()
-	done := make(chan error, 1)
 	end := h.traceCall(func() string { return "a call while the store is stalled" }, func() string { return describeError(err) })
-	go func() { done <- c(h.ctx) }()
+	done := h.startCall(h.ctx, c)
 	h.after(s, h.ttl)
 	resume()
 	err = <-done

@@ -235,9 +235,11 @@ func overlaps(uses []use) (all []string) {
 func wantFree(t *testing.T, s store.Store, name string) {
 	t.Helper()
 	deadline := time.Now().Add(20 * tortureTTL)
+	ctx, cancel := context.WithDeadline(context.Background(), deadline.Add(20*tortureTTL)) // for the last calls
+	defer cancel()
 	req := store.Request{Name: name, Owner: "torture-" + randomHex(8), ID: randomHex(16), TTL: time.Minute, WaitTTL: time.Minute, Tokens: 1}
 	for {
-		g, err := s.Acquire(context.Background(), req)
+		g, err := s.Acquire(ctx, req)
 		if err == nil && g.Held {
 			break
 		}
@@ -247,5 +249,5 @@ func wantFree(t *testing.T, s store.Store, name string) {
 		}
 		time.Sleep(tortureTTL / 10)
 	}
-	s.Release(context.Background(), store.Ref{Name: name, Owner: req.Owner, ID: req.ID, TTL: time.Minute, Bury: true})
+	s.Release(ctx, store.Ref{Name: name, Owner: req.Owner, ID: req.ID, TTL: time.Minute, Bury: true})
 }

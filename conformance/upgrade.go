@@ -87,6 +87,25 @@ var upgradeCases = []testCase{
 		},
 	},
 	{
+		name: "refused place is given up without Queue",
+		says: saysUpgrade, needs: fair,
+		run: func(h *harness) {
+			_, _, up := h.waitingUpgrade()
+			up.impatient().refused(store.ErrUpgrade)
+			up.releaseLost()
+		},
+	},
+	{
+		name: "shared hold keeps its token",
+		says: "The answer is the same, with the same token",
+		run: func(h *harness) {
+			read, up := h.shared("A"), h.exclusive("A")
+			token := read.hold().Token
+			up.hold()
+			read.wantReentry(token, 2)
+		},
+	},
+	{
 		name: "place given up promotes",
 		says: "Every removal promotes. The removals are a release, a place given up", needs: fair,
 		run: func(h *harness) {

@@ -30,6 +30,15 @@ var votingCases = []testCase{
 		},
 	},
 	{
+		name: "refuses a buried id",
+		says: saysVote, needs: voter,
+		run: func(h *harness) {
+			a := h.exclusive("A")
+			a.buryAbsent()
+			a.wantVoteError(0, store.ErrLost)
+		},
+	},
+	{
 		name: "queues",
 		says: saysVote, needs: voter | fair,
 		run: func(h *harness) {
@@ -56,6 +65,7 @@ var votingCases = []testCase{
 				}
 				h.wantEntry(h.inspect(a.req.Name).Holders, a, given)
 				last := a.behind()
+				a.wantVoteToken(token, given)
 				a.release()
 				b.wantToken(last)
 				b.release()

@@ -89,3 +89,24 @@ func (g *gated) Renew(ctx context.Context, holds []store.Ref) []error {
 	}
 	return g.Store.Renew(ctx, holds)
 }
+
+func (g *gated) Break(ctx context.Context, name string) (int, error) {
+	if err := g.pass(ctx); err != nil {
+		return 0, err
+	}
+	return g.Store.Break(ctx, name)
+}
+
+func (g *gated) List(ctx context.Context) ([]string, error) {
+	if err := g.pass(ctx); err != nil {
+		return nil, err
+	}
+	return g.Store.List(ctx)
+}
+
+func (g *gated) RaiseToken(ctx context.Context, ref store.Ref, token uint64, tokens int) (uint64, error) {
+	if err := g.pass(ctx); err != nil {
+		return 0, err
+	}
+	return g.Store.RaiseToken(ctx, ref, token, tokens)
+}

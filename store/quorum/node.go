@@ -91,8 +91,6 @@ func ask[T any](ctx context.Context, s *Store, timeout time.Duration, nodes []*n
 		if !slices.ContainsFunc(waiting, soon) {
 			return
 		}
-		timer := time.NewTimer(patience)
-		defer timer.Stop()
-		grace = timer.C
+		grace = time.After(patience)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"hash/crc32"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,15 +15,17 @@ import (
 // is complete after one round. A proposal is a guess: that tokens strictly increase does not depend on it, see
 // commit.
 type proposals struct {
+	mu sync.Mutex
 	// last is the greatest token that this handle has seen or proposed for the names of a bucket. Nodes may count
 	// for several names together, at most for those of a bucket.
-	last [64]atomic.Uint64
+	last [64]uint64
 	// ahead is how far the clock by which a node gives tokens is ahead of start, in µs.
 	ahead []atomic.Int64
 	start time.Time
 }
 
-func (p *proposals) of(name string) *atomic.Uint64 {
+// of is the last token for a name. The mutex is locked.
+func (p *proposals) of(name string) *uint64 {
 	return &p.last[crc32.ChecksumIEEE([]byte(name))%uint32(len(p.last))]
 }
 
@@ -35,22 +38,20 @@ func (p *proposals) next(req store.Request) uint64 {
 			clock = max(clock, uint64(max(0, ahead+now)))
 		}
 	}
-	for last := p.of(req.Name); ; {
-		seen := last.Load()
-		token := max(seen+1, clock)
-		if last.CompareAndSwap(seen, token+uint64(req.Tokens)-1) {
-			return token
-		}
-	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last := p.of(req.Name)
+	token := max(*last+1, clock)
+	*last = token + uint64(req.Tokens) - 1
+	return token
 }
 
 // note remembers the last token of a span that a node has given.
 func (p *proposals) note(name string, token uint64) {
-	for last := p.of(name); ; {
-		if seen := last.Load(); token <= seen || last.CompareAndSwap(seen, token) {
-			return
-		}
-	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last := p.of(name)
+	*last = max(*last, token)
 }
 
 // noteClock remembers how far the clock of a node is ahead. A request sent then was met by that clock.

@@ -108,7 +108,7 @@ func NewWithOptions(opts *Options, stores ...store.Store) (*Store, error) {
 		return nil, fmt.Errorf("quorum: LongestLease %v is negative", o.LongestLease)
 	}
 	s := &Store{need: len(stores)/2 + 1, opts: o, min: minTTL, opened: time.Now(), table: newTable(len(stores))}
-	s.proposals = proposals{ahead: make([]atomic.Int64, len(stores)), start: time.Now()}
+	s.proposals.ahead, s.proposals.start = make([]atomic.Int64, len(stores)), time.Now()
 	s.work.base, s.work.cut = context.WithCancel(context.Background())
 	for i, inner := range stores {
 		n, err := newNode(i, inner)

@@ -72,10 +72,8 @@ func (w *work) detach(ctx context.Context, timeout time.Duration) (detached cont
 
 // sleep waits, and reports whether ctx and the handle are still open.
 func (w *work) sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	case <-ctx.Done():
 	case <-w.base.Done():

@@ -77,7 +77,7 @@ func Open(url string) (*Store, error) {
 	defer cancel()
 	if u.User != "" {
 		opts.ACL = zk.AuthACL(zk.PermAll)
-		err = authorize(ctx, conn, u.User+":"+u.Password)
+		err = untilServed(ctx, func() error { return conn.AddAuth("digest", []byte(u.User+":"+u.Password)) })
 	}
 	var s *Store
 	if err == nil {
@@ -146,37 +146,26 @@ const retryPause = 50 * time.Millisecond
 // the end of ctx with the last one of f. The client reports that no server serves
 // after it has tried each once.
 func untilServed(ctx context.Context, f func() error) error {
-	served := make(chan error, 1)
-	var last atomic.Pointer[error]
-	go func() {
-		for {
-			err := f()
-			if !errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, zk.ErrNoServer) {
-				served <- err
-				return
+	var last error
+	for ctx.Err() == nil {
+		tried := make(chan error, 1)
+		go func() { tried <- f() }()
+		select {
+		case last = <-tried:
+			if !errors.Is(last, zk.ErrConnectionClosed) && !errors.Is(last, zk.ErrNoServer) {
+				return last
 			}
-			last.Store(&err)
-			select {
-			case <-time.After(retryPause):
-			case <-ctx.Done():
-				return
-			}
+		case <-ctx.Done():
 		}
-	}()
-	select {
-	case err := <-served:
-		return err
-	case <-ctx.Done():
-		if err := last.Load(); err != nil {
-			return fmt.Errorf("%w: %w", ctx.Err(), *err)
+		select {
+		case <-time.After(retryPause):
+		case <-ctx.Done():
 		}
-		return ctx.Err()
 	}
-}
-
-// authorize gives the server a user's name and password.
-func authorize(ctx context.Context, conn *zk.Conn, user string) error {
-	return untilServed(ctx, func() error { return conn.AddAuth("digest", []byte(user)) })
+	if last != nil {
+		return fmt.Errorf("%w: %w", ctx.Err(), last)
+	}
+	return ctx.Err()
 }
 
 // silent drops what the client would log: what matters comes as an error.

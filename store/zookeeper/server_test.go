@@ -263,7 +263,7 @@ func authorizeWaits(t *testing.T, e *zookeepertest.Ensemble) {
 	t.Cleanup(conn.Close)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	require.NoError(t, authorize(ctx, conn, "user:password"))
+	require.NoError(t, untilServed(ctx, func() error { return conn.AddAuth("digest", []byte("user:password")) }))
 	assert.Greater(t, dials.Load(), int32(3))
 }
 

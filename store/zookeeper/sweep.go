@@ -2,8 +2,6 @@ package zookeeper
 
 import (
 	"math/rand/v2"
-
-	"github.com/go-zookeeper/zk"
 )
 
 // minCreated is after how many new names a handle may sweep.
@@ -14,22 +12,12 @@ const minCreated = 64
 // removes what has expired with each record that it reads. A record that cannot be read is
 // left, and what fails is swept another time.
 func (s *Store) created() {
-	s.mu.Lock()
-	s.unswept++
-	created := s.unswept
-	if created >= minCreated {
-		s.unswept = 0
-	}
-	s.mu.Unlock()
-	if created < minCreated {
+	if s.made.Add(1)%minCreated != 0 {
 		return
 	}
 	go func() {
-		stat, err := run(s.ctx, s, func() (*zk.Stat, error) {
-			_, stat, err := s.conn.Exists(s.root + locksFolder)
-			return stat, err
-		})
-		if err == nil && due(created, int(stat.NumChildren)) {
+		_, stat, err := s.conn.Exists(s.root + locksFolder)
+		if err == nil && due(minCreated, int(stat.NumChildren)) {
 			_, _ = s.List(s.ctx)
 		}
 	}()

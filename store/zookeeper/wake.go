@@ -30,23 +30,15 @@ func (s *Store) ended(id string) (until time.Time, waited bool) {
 	return until, waited
 }
 
-// isWaiting says whether a request waits.
-func (s *Store) isWaiting(id string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, ok := s.waiting[id]
-	return ok
-}
-
-// placeLeft is after how long the place of a request may have ended. One that is no
-// longer waited for is about to go.
-func (s *Store) placeLeft(id string) time.Duration {
+// placeLeft is after how long the place of a request may have ended, if it waits. One that is
+// no longer waited for is about to go.
+func (s *Store) placeLeft(id string) (left time.Duration, waits bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ends, ok := s.waiting[id]; ok {
-		return max(time.Until(ends), time.Second)
+		return max(time.Until(ends), time.Second), true
 	}
-	return time.Minute
+	return time.Minute, false
 }
 
 // watch waits until the node of a request is deleted, and tells the request. The
@@ -56,6 +48,7 @@ func (s *Store) placeLeft(id string) time.Duration {
 func (s *Store) watch(name, room, id string) {
 	var changed <-chan zk.Event // nil if there is no watch
 	for pause := retryPause; ; {
+		left, waits := s.placeLeft(id)
 		if changed == nil {
 			var err error
 			// A watch on a node that is missing would last as long as the session.
@@ -64,31 +57,28 @@ func (s *Store) watch(name, room, id string) {
 			if err == zk.ErrNoNode {
 				break
 			}
-			if err != nil && !s.isWaiting(id) {
+			if err != nil && !waits {
 				return
 			}
 		}
 		wait := pause
 		if changed != nil {
-			pause, wait = retryPause, s.placeLeft(id)
+			pause, wait = retryPause, left
 		} else {
 			pause = min(2*pause, time.Second)
 		}
-		timer := time.NewTimer(wait)
 		select {
 		case event := <-changed:
-			timer.Stop()
 			if event.Type == zk.EventNodeDeleted {
 				s.granted(name, id)
 				return
 			}
 			changed = nil
-		case <-timer.C:
+		case <-time.After(wait):
 			if changed != nil {
 				s.settle(s.ctx, name)
 			}
 		case <-s.ctx.Done():
-			timer.Stop()
 			return
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -60,7 +61,8 @@ type Store struct {
 	names    map[string]*nameState
 	maxNames int                  // how many there may be before some are forgotten
 	waiting  map[string]time.Time // when the places of this handle's requests end, by id
-	unswept  int                  // names that this handle has made since it last asked whether to sweep
+
+	made atomic.Int64 // names that this handle has made
 }
 
 var (
