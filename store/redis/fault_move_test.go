@@ -3,6 +3,7 @@ package redis_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -63,4 +64,31 @@ func TestFault26HandOverAmidAMove(t *testing.T) {
 			}
 		})
 	}
+}
+
+// While the keys of a slot move, some commands cannot run for as long as that takes. Inspect tells what it has seen, and
+// does not wait until it can delete what has died.
+func TestInspectAmidAMove(t *testing.T) {
+	t.Parallel()
+	servers := redistest.StartCluster(t, false)
+	s := open(t, servers.URL())
+	lives, dies := long(want("a", 1)), long(want("a", 2))
+	lives.Mode, dies.Mode = store.Shared, store.Shared
+	dies.TTL = 200 * time.Millisecond
+	for _, r := range []store.Request{lives, dies} {
+		g, err := s.Acquire(bounded(t), r)
+		require.NoError(t, err)
+		require.True(t, g.Held)
+	}
+	slot := redis.Slot(redis.LockKey("a"))
+	from := servers.Master(slot)
+	to := servers.Nodes[(slices.Index(servers.Nodes, from)+1)%3]
+	servers.BeginMove(slot, to)
+	time.Sleep(dies.TTL + 100*time.Millisecond)
+	began := time.Now()
+	state, err := s.Inspect(bounded(t), "a")
+	require.NoError(t, err)
+	require.Len(t, state.Holders, 1)
+	require.Less(t, time.Since(began), time.Second)
+	servers.EndMove(slot, to)
 }

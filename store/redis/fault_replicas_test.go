@@ -3,12 +3,14 @@ package redis_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/redis"
@@ -97,6 +99,34 @@ func TestFault18LossIsCertainWithoutReplica(t *testing.T) {
 	require.ErrorIs(t, results[0], store.ErrLost)
 	require.ErrorIs(t, results[1], redis.ErrTooFewReplicas)
 	require.NotErrorIs(t, results[1], store.ErrLost)
+}
+
+// A slot has another node, and the handle does not know it yet. The renewal that finds out is not told as confirmed
+// unless a replica of the new node has it.
+func TestFault18RenewalAtANewNode(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, true)
+	s := open(t, cluster.URL()+strings.Replace(confirmed, "?", "&", 1))
+	held := long(want("a", 1))
+	g, err := s.Acquire(bounded(t), held)
+	require.NoError(t, err)
+	require.True(t, g.Held)
+	slot := redis.Slot(redis.LockKey("a"))
+	at := slices.Index(cluster.Nodes, cluster.Master(slot))
+	to := (at + 1) % 3
+	cluster.BeginMove(slot, cluster.Nodes[to])
+	for cluster.MoveKeys(slot, cluster.Nodes[to], 10) > 0 {
+	}
+	cluster.EndMove(slot, cluster.Nodes[to])
+	replica := cluster.Nodes[3+to]
+	stall(t, replica)
+	for range 3 {
+		require.ErrorIs(t, s.Renew(bounded(t), []store.Ref{of(held)})[0], redis.ErrTooFewReplicas)
+	}
+	replica.Resume()
+	locktest.Poll(t, "the renewal is confirmed", locktest.Patience, func() bool {
+		return s.Renew(bounded(t), []store.Ref{of(held)})[0] == nil
+	})
 }
 
 // A lock is handed over while the replica stands still. Its waiter does not hear of it,

@@ -3,6 +3,7 @@ package redis_test
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"regexp"
 	"strconv"
@@ -302,13 +303,30 @@ func TestFault47NodesContradict(t *testing.T) {
 	}
 	from.MustDo("CLUSTER", "SETSLOT", strconv.Itoa(slot), "NODE", to.MustDo("CLUSTER", "MYID"))
 	locktest.Poll(t, "both say that the slot is at the other", locktest.Patience, func() bool {
-		return redirected(t, from) > 0 && redirected(t, to) > 0
+		return redirected(t, from, "ssubscribe") > 0 && redirected(t, to, "ssubscribe") > 0
 	})
 	const period, most = time.Second, 50
-	before := redirected(t, from) + redirected(t, to)
+	before := redirected(t, from, "ssubscribe") + redirected(t, to, "ssubscribe")
 	time.Sleep(period)
-	if n := redirected(t, from) + redirected(t, to) - before; n > most {
+	if n := redirected(t, from, "ssubscribe") + redirected(t, to, "ssubscribe") - before; n > most {
 		t.Errorf("tried to subscribe %d times in %v, want at most %d", n, period, most)
+	}
+	// A call does not either, nor go on after its context.
+	brief, end := context.WithTimeout(t.Context(), period)
+	defer end()
+	if _, err := open(t, cluster.URL()).Inspect(brief, name); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a call got %v, want the error of its context", err)
+	}
+	scripts := func() int {
+		return redirected(t, from, "evalsha_ro") + redirected(t, to, "evalsha_ro") + redirected(t, from, "evalsha") + redirected(t, to, "evalsha")
+	}
+	called := scripts()
+	if called == 0 || called > 10*most {
+		t.Errorf("sent %d times in %v, want 1 to %d", called, period, 10*most)
+	}
+	time.Sleep(period)
+	if n := scripts() - called; n > 10*most { // those of the waiter
+		t.Errorf("sent %d times after its context had ended", n)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), locktest.Patience)
 	defer cancel()
@@ -322,10 +340,10 @@ func TestFault47NodesContradict(t *testing.T) {
 	locktest.Unlock(t, h)
 }
 
-// redirected is how many subscriptions a server has sent elsewhere.
-func redirected(t *testing.T, server *redistest.Server) int {
+// redirected is how many commands of a kind a server has sent elsewhere.
+func redirected(t *testing.T, server *redistest.Server, command string) int {
 	t.Helper()
-	m := regexp.MustCompile(`cmdstat_ssubscribe:.*rejected_calls=(\d+)`).FindStringSubmatch(server.MustDo("INFO", "commandstats"))
+	m := regexp.MustCompile(`cmdstat_` + command + `:.*rejected_calls=(\d+)`).FindStringSubmatch(server.MustDo("INFO", "commandstats"))
 	if m == nil {
 		return 0
 	}

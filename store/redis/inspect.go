@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -32,7 +34,7 @@ func (s *Store) Inspect(ctx context.Context, name string) (store.State, error) {
 // Every renewal deletes them, and the id of this one is no hold.
 func (s *Store) deleteDead(ctx context.Context, name string) error {
 	n := s.keys.of(name)
-	reply, err := s.runKeys(ctx, s.scripts.renew, n, n.all(), []string{"-", "0"})
+	reply, err := s.call(ctx, s.scripts.renew, n, n.all(), []string{"-", "0"}) // once: while a slot moves it may not run for long
 	if err != nil {
 		return err
 	}
@@ -141,7 +143,7 @@ func (s *Store) Break(ctx context.Context, name string) (broken int, err error) 
 }
 
 // List implements [store.Lister]. It scans all keys of all masters, a thousand
-// at a time, and asks for each lock that it finds whether it is in use, so it
+// at a time, and asks for each lock that it finds whether it is in use, 32 at once. It
 // takes long on a large server, though it does not block it. It needs the right to
 // SCAN and, in a cluster, to ROLE, which locks do not need.
 func (s *Store) List(ctx context.Context) ([]string, error) {
@@ -156,20 +158,19 @@ func (s *Store) List(ctx context.Context) ([]string, error) {
 	var names []string
 	for _, node := range nodes {
 		err := scan(ctx, node, s.keys.anyLock(), math.MaxInt, func(keys []string) error {
+			var found []string
 			for _, key := range keys {
-				name, ok := s.keys.nameOf(key)
-				if !ok || seen[name] {
-					continue
+				if name, ok := s.keys.nameOf(key); ok && !seen[name] {
+					seen[name] = true
+					found = append(found, name)
 				}
-				seen[name] = true
-				state, err := s.Inspect(ctx, name)
-				switch {
-				case errors.Is(err, store.ErrForeignKey):
-				case err != nil:
+			}
+			for some := range slices.Chunk(found, atOnce) {
+				used, err := s.inUse(ctx, some)
+				if err != nil {
 					return err
-				case len(state.Holders)+len(state.Queue) > 0:
-					names = append(names, name)
 				}
+				names = append(names, used...)
 			}
 			return nil
 		})
@@ -178,6 +179,31 @@ func (s *Store) List(ctx context.Context) ([]string, error) {
 		}
 	}
 	return names, nil
+}
+
+// atOnce is how many names List asks for at once.
+const atOnce = 32
+
+// inUse returns those of the names that have holders or waiters.
+func (s *Store) inUse(ctx context.Context, names []string) (used []string, err error) {
+	var mu sync.Mutex
+	var asked sync.WaitGroup
+	for _, name := range names {
+		asked.Go(func() {
+			state, failed := s.Inspect(ctx, name)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case errors.Is(failed, store.ErrForeignKey):
+			case failed != nil:
+				err = failed
+			case len(state.Holders)+len(state.Queue) > 0:
+				used = append(used, name)
+			}
+		})
+	}
+	asked.Wait()
+	return used, err
 }
 
 // scan calls f with the keys of one node that match a pattern, page by page, some of them twice. It

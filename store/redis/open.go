@@ -19,10 +19,11 @@ const (
 	dialTimeout = 3 * time.Second
 	// A connection that has said nothing for a second is probed, and given up
 	// when no answer has come for three: a half-open one must not eat a lease.
-	probeAfter   = time.Second
-	giveUpAfter  = 3 * time.Second
-	topologyLook = 2 * time.Second // at the sentinels, beside listening to them
-	openTimeout  = 10 * time.Second
+	probeAfter       = time.Second
+	giveUpAfter      = 3 * time.Second
+	mostRedirections = 3               // of a command in a cluster; then it pauses, see repeatNotRun
+	topologyLook     = 2 * time.Second // at the sentinels, beside listening to them
+	openTimeout      = 10 * time.Second
 )
 
 // ErrInvalidURL: [Open] was given something that is no URL of this store. The
@@ -155,6 +156,12 @@ func parseURL(raw string) (*rueidis.ClientOption, *Options, error) {
 	// A connection that goes back to the pool is cleaned by commands if it is pipelined,
 	// and rueidis panics if a busy server refuses those. Each WAIT takes one.
 	o.AlwaysPipelining = opts.MinReplicas == 0
+	if opts.MinReplicas > 0 {
+		// rueidis pings an idle connection after probeAfter. One that is taken meanwhile becomes pipelined.
+		o.BlockingPoolCleanup = probeAfter / 2
+	}
+	// Two nodes of a cluster that send each other a command would do so for as long as the handle lives.
+	o.ClusterOption.MaxMovedRedirections = mostRedirections
 	o.ForceSingleClient = !p.Flag("cluster", true)
 	sentinel := rueidis.SentinelOption{
 		MasterSet: p.Text("master_set"), TopologyRefreshInterval: topologyLook,

@@ -99,7 +99,9 @@ var (
 //   - ConnLifetime must be 0: rueidis repeats a call whose connection reached its
 //     lifetime, and a copy of a request that arrives late may be granted.
 //   - With MinReplicas, AlwaysPipelining must be false: rueidis panics if a server
-//     refuses commands while a pipelined connection is given back.
+//     refuses commands while a pipelined connection is given back. BlockingPoolCleanup
+//     must be less than the Dialer's KeepAlive, a second by default: an idle connection
+//     that is pinged while it is taken becomes pipelined.
 //   - BlockingPoolSize must leave room beside other uses. Of each node, the store keeps
 //     one connection for wake-ups and, with MinReplicas, one for each call under way.
 //

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	"github.com/redis/rueidis"
@@ -126,6 +127,11 @@ func (s *Store) settle(ctx context.Context, b *renewal, holds []store.Ref, reply
 		// hold for itself has a better chance.
 		for _, i := range b.index {
 			results[i] = s.prolong(ctx, holds[i])
+			// While a slot moves that is the only way. Otherwise the next renewal is confirmed again: its node is
+			// ready then, or known.
+			if results[i] == nil && s.replicas > 0 && !replyIs(err, "TRYAGAIN", "ASK") {
+				results[i] = fmt.Errorf("%w: %w", ErrTooFewReplicas, err)
+			}
 		}
 		return
 	}

@@ -154,6 +154,8 @@ local function index_form(counts)
   end
   function form.put_waiter(e)
     if not e.serial then
+      -- Its place may have died in this call: it must go off the list before it is appended.
+      if gone[e.owner] and gone[e.owner][e.id] then keep_lists() end
       serial = serial + 1
       e.serial = serial
       call('ZADD', name.order, first_place + serial, 'q:' .. e.id)
