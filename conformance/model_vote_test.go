@@ -26,7 +26,7 @@ func (h *modelHandle) Vote(ctx context.Context, req store.Request, token uint64)
 	case m.is("a vote says a token that it does not give"):
 		v.Grant.Token = token
 	case token <= v.Grant.Token && m.is("a repeated vote raises again"):
-		v.Grant.Token, err = h.RaiseToken(ctx, ref, v.Grant.Token+1, req.Tokens)
+		v.Grant.Token, _ = h.RaiseToken(ctx, ref, v.Grant.Token+1, req.Tokens)
 	case v.Grant.Holds == 1 || m.is("a vote raises a re-entry"):
 		if raised, err := h.RaiseToken(ctx, ref, token, req.Tokens); err == nil && raised != v.Grant.Token {
 			v.Grant.Token, v.Grant.Short = raised, 0
