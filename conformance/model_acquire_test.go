@@ -14,7 +14,7 @@ func (h *modelHandle) Acquire(ctx context.Context, req store.Request) (g store.G
 	if m.is("owners belong to one handle") {
 		req.Owner += fmt.Sprintf("%p", h)
 	}
-	if m.foreign[req.Name] && !(m.is("foreign keys are waited for") && req.Queue) {
+	if m.isForeign(req.Name) && !(m.is("foreign keys are waited for") && req.Queue) {
 		if m.is("foreign keys look busy") && !req.Queue {
 			return g, store.ErrHeld
 		}

@@ -23,7 +23,9 @@ func (h *modelHandle) Release(ctx context.Context, ref store.Ref) (err error) {
 		err = m.release(l, ref)
 	})
 	if m.is("a release deletes a foreign key") {
+		m.mu.Lock()
 		delete(m.foreign, ref.Name)
+		m.mu.Unlock()
 	}
 	if failed != nil && m.is("unknown outcomes show ids") {
 		return fmt.Errorf("release %s: %w", ref.ID[6:], failed)

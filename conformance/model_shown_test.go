@@ -27,7 +27,7 @@ func (h *modelHandle) Listen(sink func(store.Event)) (stop func()) {
 
 func (h *modelHandle) Inspect(ctx context.Context, name string) (s store.State, err error) {
 	m := h.model
-	if m.foreign[name] && !m.is("foreign keys look free") {
+	if m.isForeign(name) && !m.is("foreign keys look free") {
 		return s, store.ErrForeignKey
 	}
 	failed := h.on(ctx, "Inspect", name, func(l *modelLock) {
@@ -91,7 +91,7 @@ func (m *model) entries(list []*modelEntry) (shown []store.Entry) {
 
 func (h *modelHandle) Break(ctx context.Context, name string) (broken int, err error) {
 	m := h.model
-	if m.foreign[name] && !m.is("Break breaks foreign keys") {
+	if m.isForeign(name) && !m.is("Break breaks foreign keys") {
 		return 0, store.ErrForeignKey
 	}
 	failed := h.on(ctx, "Break", name, func(l *modelLock) {

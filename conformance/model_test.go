@@ -91,6 +91,12 @@ func (m *model) now() time.Time {
 	return time.Now().Add(time.Duration(m.moved.Load()))
 }
 
+func (m *model) isForeign(name string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.foreign[name]
+}
+
 func (m *model) is(bug string) bool { return m.bug == bug }
 
 func (m *model) key(name string) string {
