@@ -219,9 +219,11 @@ func WithoutRenewal() LockOption { return func(c *lockConfig) { c.Fixed = true }
 //
 // A wait for the lock itself ends by its own context only. d is more than 0, at most a
 // third of the TTL, and less than MaxHold. A grant that the store pushes lasts 3*d at
-// least, in place of a shorter WaitTTL. A nested call keeps the hold of the lock value
-// that was locked first: then d is at most a third of that value's TTL, and that value
-// needs the option too, so that its pushed grants last 3*d.
+// least, in place of a shorter WaitTTL.
+//
+// A nested call has the hold of the outer lock value. If a third of that value's TTL is
+// less than d, the warning comes a third before the end. Give the outer value the option
+// too: without it a pushed grant may last less than 3*d, and the warning comes early.
 func WithGrace(d time.Duration) LockOption {
 	return func(c *lockConfig) { c.grace, c.graced = d, true }
 }

@@ -38,58 +38,14 @@ var contractCases = []testCase{
 		name: "sink that calls the store",
 		says: saysMutex, needs: fair,
 		run: func(h *harness) {
-			a, w := h.exclusive("A"), h.exclusive("W")
-			a.hold()
-			w.queue()
-			answered := make(chan bool, 16)
-			defer h.listen(h.main, func(store.Event) {
-				done := make(chan struct{})
-				go func() {
-					defer close(done)
-					defer h.recovered("case")
-					h.main.Inspect(h.ctx, h.name)
-				}()
-				answered <- h.endsSoon(done)
-			})()
-			a.release()
-			h.wake(w)
-			select {
-			case ok := <-answered:
-				if !ok {
-					h.fail("Inspect while a sink runs", "no answer until the sink has returned", "an answer: no lock of the store is held")
-				}
-			case <-time.After(h.patience()):
-				h.failf("an event at each sink", "none at a second sink")
-			}
+			h.whileASinkRuns("Inspect", func() { h.main.Inspect(h.ctx, h.name) })
 		},
 	},
 	{
-		name: "sink that stops and listens",
+		name: "sink that listens and stops",
 		says: saysMutex, needs: fair,
 		run: func(h *harness) {
-			a, w := h.exclusive("A"), h.exclusive("W")
-			a.hold()
-			w.queue()
-			answered := make(chan bool, 16)
-			defer h.listen(h.main, func(store.Event) {
-				done := make(chan struct{})
-				go func() {
-					defer close(done)
-					defer h.recovered("case")
-					h.main.Listen(func(store.Event) {})()
-				}()
-				answered <- h.endsSoon(done)
-			})()
-			a.release()
-			h.wake(w)
-			select {
-			case ok := <-answered:
-				if !ok {
-					h.fail("Listen and stop while a sink runs", "they do not return until the sink has", "an answer: no lock of the store is held")
-				}
-			case <-time.After(h.patience()):
-				h.failf("an event at each sink", "none at a second sink")
-			}
+			h.whileASinkRuns("Listen and stop", func() { h.main.Listen(func(store.Event) {})() })
 		},
 	},
 	{
@@ -184,6 +140,33 @@ var contractCases = []testCase{
 			w2.renewLost()
 		},
 	},
+}
+
+// whileASinkRuns wants a call to be answered before the sink that made it returns.
+func (h *harness) whileASinkRuns(call string, do func()) {
+	a, w := h.exclusive("A"), h.exclusive("W")
+	a.hold()
+	w.queue()
+	answered := make(chan bool, 16)
+	defer h.listen(h.main, func(store.Event) {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			defer h.recovered("case")
+			do()
+		}()
+		answered <- h.endsSoon(done)
+	})()
+	a.release()
+	h.wake(w)
+	select {
+	case ok := <-answered:
+		if !ok {
+			h.fail(call+" while a sink runs", "no answer until the sink has returned", "an answer: no lock of the store is held")
+		}
+	case <-time.After(h.patience()):
+		h.failf("an event at each sink", "none at a second sink")
+	}
 }
 
 // namedCall is a call of the store that a case makes.

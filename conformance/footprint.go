@@ -73,7 +73,7 @@ var footprintCases = []testCase{
 		},
 	},
 	{
-		name: "asked about in vain",
+		name: "asked about and not held",
 		says: saysFootprint, needs: footprint | alone,
 		run: func(h *harness) {
 			before := h.count()

@@ -124,6 +124,51 @@ type deaf struct{ *memory.Store }
 
 func (d deaf) Inspect(context.Context, string) (store.State, error) { select {} }
 
+// TestWrapperWithoutAnAbility: it says so, and that is no failure.
+func TestWrapperWithoutAnAbility(t *testing.T) {
+	s := Suite{Bubble: true, New: func(testing.TB) store.Store { return wrapper{memory.New()} }}
+	for _, name := range []string{"abilities/Break frees", "abilities/List names in use", "contract/calls after Close"} {
+		if got := runOne(t, s, name); got.report != "" {
+			t.Errorf("%s: got report:\n%s", name, got.report)
+		}
+	}
+}
+
+// wrapper is a store that wraps one which breaks and lists nothing.
+type wrapper struct{ *memory.Store }
+
+func (wrapper) Break(context.Context, string) (int, error) { return 0, store.ErrUnsupported }
+func (wrapper) List(context.Context) ([]string, error)     { return nil, store.ErrUnsupported }
+
+// TestPanicOnAnotherGoroutine: a store that panics in a call of a goroutine of the case fails the case. It does not
+// end the program.
+func TestPanicOnAnotherGoroutine(t *testing.T) {
+	s := Suite{
+		Bubble: true,
+		New:    func(testing.TB) store.Store { return panicking{memory.New(), new(atomic.Bool)} },
+		Stall: func(_ testing.TB, s store.Store) (resume func()) {
+			s.(panicking).stalled.Store(true)
+			return func() { s.(panicking).stalled.Store(false) }
+		},
+	}
+	if got := runOne(t, s, "stall/ctx is obeyed").report; !strings.Contains(got, "panic: stalled") {
+		t.Errorf("got report:\n%s", got)
+	}
+}
+
+// panicking panics in Inspect while it is stalled.
+type panicking struct {
+	*memory.Store
+	stalled *atomic.Bool
+}
+
+func (p panicking) Inspect(ctx context.Context, name string) (store.State, error) {
+	if p.stalled.Load() {
+		panic("stalled")
+	}
+	return p.Store.Inspect(ctx, name)
+}
+
 // TestSlowMachine: where calls take so long that leases end on their way, the
 // case is repeated with longer ones, and says so if that does not help.
 func TestSlowMachine(t *testing.T) {

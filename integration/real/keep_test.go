@@ -65,6 +65,21 @@ func load(path string) (k kept, err error) {
 	return k, nil
 }
 
+// judge judges the history once more. What the records do not show stays as it was.
+func (k kept) judge() *judgement {
+	j := k.Evidence.judge()
+	j.void, j.violations = k.Void, slices.Concat(k.Outside, j.violations)
+	return j
+}
+
+// TestKeptHistoryKeepsWhatItsRecordsDoNotShow: such as a key that is left at the end.
+func TestKeptHistoryKeepsWhatItsRecordsDoNotShow(t *testing.T) {
+	k := kept{Void: "few", Outside: []string{"a key is left"}, Evidence: &evidence{}}
+	if j := k.judge(); j.void != "few" || !slices.Equal(j.violations, k.Outside) {
+		t.Errorf("got %+v", j)
+	}
+}
+
 // again judges the history that is kept in dir, or those in directories below it, once more.
 func again(t *testing.T, dir string) {
 	one, _ := filepath.Glob(filepath.Join(dir, "history.jsonl"))
@@ -79,8 +94,7 @@ func again(t *testing.T, dir string) {
 			t.Fatal(path, err)
 		}
 		began := time.Now()
-		j := k.Evidence.judge()
-		j.void, j.violations = k.Void, slices.Concat(k.Outside, j.violations)
+		j := k.judge()
 		sum.add(k.plan, j)
 		if took := time.Since(began); took > time.Second {
 			t.Logf("%s took %v", path, took)

@@ -26,6 +26,19 @@ func TestCheck(t *testing.T) {
 	if found := locks.Check(t.Context()); len(found) > 0 {
 		t.Errorf("a good server: got %q", found)
 	}
+	_, port, _ := net.SplitHostPort(s.Addr)
+	hosts := strings.Replace(s.url, s.Addr, s.Addr+",localhost:"+port, 1)
+	if found := open(t, hosts).Check(t.Context()); len(found) > 0 {
+		t.Errorf("several hosts: got %q", found)
+	}
+	patient, err := postgres.New(newPool(t, hosts), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer patient.Close()
+	if got := topics(patient.Check(t.Context())); got != "pool" {
+		t.Errorf("several hosts, without bounds: got %q", got)
+	}
 	c := connect(t, s.url)
 	for _, sql := range []string{
 		"CREATE ROLE taker LOGIN", "GRANT SELECT, INSERT, DELETE ON dlock_locks TO taker", "GRANT USAGE, SELECT ON SEQUENCE dlock_locks_token TO taker",

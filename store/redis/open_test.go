@@ -81,6 +81,10 @@ func TestParseURL(t *testing.T) {
 		}
 		require.Equal(t, want, got, raw)
 		require.True(t, o.DisableCache, raw)
+		if opts.MinReplicas > 0 { // no connection is idle for so long that it is pinged
+			require.Positive(t, o.BlockingPoolCleanup, raw)
+			require.Less(t, o.BlockingPoolCleanup, o.Dialer.KeepAlive, raw)
+		}
 		require.NotNil(t, o.ClientSetInfo, raw) // unknown to 7.0
 	}
 }

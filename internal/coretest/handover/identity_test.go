@@ -3,6 +3,7 @@ package handover
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -115,7 +116,8 @@ func TestOwnerOfALostIDIsAskedForOnce(t *testing.T) {
 		owner, m := privateOwner(t, c), c.Mutex("m")
 		var first atomic.Pointer[string]
 		var down atomic.Bool
-		var unheard atomic.Int64
+		unheard := make(chan struct{}) // closed when the next id has been asked for
+		var once sync.Once
 		down.Store(true)
 		s.OnAcquire(func(ctx context.Context, req store.Request) (store.Grant, error) {
 			switch {
@@ -123,7 +125,7 @@ func TestOwnerOfALostIDIsAskedForOnce(t *testing.T) {
 			case req.ID == *first.Load(): // asked again
 				return store.Grant{}, store.ErrLost
 			case down.Load():
-				unheard.Add(1)
+				once.Do(func() { close(unheard) })
 				return store.Grant{}, errors.New("connection reset")
 			}
 			return locks.Acquire(ctx, req)
@@ -137,9 +139,7 @@ func TestOwnerOfALostIDIsAskedForOnce(t *testing.T) {
 		}()
 		synctest.Wait()
 		go func() { b <- coretest.MustLock(t, t.Context(), m) }()
-		for unheard.Load() == 0 { // the next id has been asked for
-			time.Sleep(time.Millisecond)
-		}
+		<-unheard
 		synctest.Wait()
 		slow.gate.Store(&gate)
 		require.NoError(t, far.Unlock())

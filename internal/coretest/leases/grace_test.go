@@ -118,8 +118,8 @@ func TestGraceOfNestedHandles(t *testing.T) {
 	})
 }
 
-// A nested handle of a hold whose TTL is shorter than the grace is warned a third of that TTL before its
-// end, and not at once.
+// The outer lock has a TTL of 3 s and the nested one a grace of 5 s. The nested handle is warned one second before
+// the end, a third of the TTL, and not at once.
 func TestGraceIsLongerThanTheTTLOfTheHold(t *testing.T) {
 	inGrace(t, func(t *testing.T, c *dlock.Client, s *coretest.Spy, m *dlock.Mutex, logs *coretest.Logs) {
 		const short = 3 * time.Second
