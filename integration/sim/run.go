@@ -153,10 +153,12 @@ func (b *bout) judge(ctx context.Context, err error, shared, try bool, outer *he
 	faulty, deeds := len(p.Faults) > 0, len(p.Deeds) > 0
 	broken := slices.ContainsFunc(p.Deeds, func(d Deed) bool { return d.Break == b.visit.Name })
 	within := outer != nil && !outer.claim.Shared && outer.hold.Err() == nil
-	// With a node silent, and another a waiter's, two timeouts of a twentieth of the TTL may bring no majority.
-	silent := try && p.Nodes > 0 && errors.Is(err, dlock.ErrUnavailable) && waited >= b.ttl()/10
+	// With a node silent, and another a waiter's, who holds already may get no majority in two timeouts of a twentieth
+	// of the TTL.
+	holds := outer != nil || b.visit.Owner >= 0
+	silent := holds && try && p.Nodes > 0 && errors.Is(err, dlock.ErrUnavailable) && waited >= b.ttl()/10
 	switch {
-	case within && silent:
+	case silent:
 	case within && !faulty && !deeds && !b.hasty(ctx, waited): // who holds for writing waits for nobody
 		b.world.history.complain(fmt.Sprintf("%q, within its own lock: %v", b.lock.Name(), err))
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
