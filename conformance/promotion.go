@@ -109,7 +109,7 @@ var promotionCases = []testCase{
 	},
 	{
 		name: "dead waiter costs its WaitTTL",
-		says: "So a waiter whose client has died costs the other owners at most its WaitTTL.", needs: fair,
+		says: "So a waiter whose client has died costs the other owners at most its WaitTTL after its promotion.", needs: fair,
 		run: func(h *harness) {
 			a, dead, w := h.exclusive("A"), h.exclusive("D").waitTTL(2*h.ttl), h.exclusive("W")
 			a.hold()

@@ -60,7 +60,7 @@
 // waiter beside a hold that it is not compatible with. A promoted waiter becomes
 // a hold with deadline now+WaitTTL. The hold reaches its full TTL with its first
 // renewal, or when its id asks again. So a waiter whose client has died costs
-// the other owners at most its WaitTTL. An [Event] with the id and the token is
+// the other owners at most its WaitTTL after its promotion. An [Event] with the id and the token is
 // pushed to the handle through which the waiter last asked with Queue. A handle
 // through which it asked before may hear it too.
 //

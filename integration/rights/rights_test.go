@@ -12,11 +12,13 @@ import (
 	"github.com/jackc/pgx/v5"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/conformance"
 	"github.com/dlock-go/dlock/integration/stores"
 	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/postgrestest"
 	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/postgres"
 )
 
 // suite opens handles by a URL, and leaves it to the suite to close them.
@@ -64,7 +66,40 @@ func TestPostgres(t *testing.T) {
 			t.Fatalf("%s: %v", sql, err)
 		}
 	}
-	conformance.RunSuite(t, suite(strings.Replace(url, "dlock@", "locker@", 1)+"&pool_max_conns=4"))
+	url = strings.Replace(url, "dlock@", "locker@", 1)
+	migratesAndGuards(t, url)
+	conformance.RunSuite(t, suite(url+"&pool_max_conns=4"))
+}
+
+// migratesAndGuards: at its start a program runs Migrate as the user of the locks, and its transactions call Guard.
+func migratesAndGuards(t *testing.T, url string) {
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	if err := postgres.Migrate(t.Context(), c, ""); err != nil {
+		t.Error(err)
+	}
+	locks, err := postgres.Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locks.Close()
+	client, err := dlock.New(locks, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	hold, err := client.Mutex("guarded").LockContext(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hold.Unlock()
+	err = pgx.BeginFunc(t.Context(), c, func(tx pgx.Tx) error { return postgres.Guard(t.Context(), tx, hold) })
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 func TestEtcd(t *testing.T) {

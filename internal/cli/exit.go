@@ -17,7 +17,7 @@ const (
 const exitTable = `Exit status:
   0    done; dlock run: the command ended with 0
   1    check: there are warnings. break: no hold was broken
-  123  run: the lock was lost while the command ran, and the command was ended
+  123  run: the lock was lost before it was given back; the command was ended, or had ended
   124  run: the lock was not granted (--try, --wait)
   125  dlock failed: wrong arguments, no store, or an error of the store
   126  run: the command cannot be executed

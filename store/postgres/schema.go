@@ -54,16 +54,19 @@ type Execer interface {
 
 // Migrate makes the table and the sequence of the locks if they are not there.
 // table is as in [Options]. It may run at every start of a program, also in
-// several processes at once.
+// several processes at once. A user that may not create them can run it when they are there.
 func Migrate(ctx context.Context, db Execer, table string) error {
-	sql, err := Schema(table)
+	quoted, err := identifier(table)
 	if err != nil {
-		return err
+		return fmt.Errorf("postgres: %w", err)
 	}
 	// Two CREATE IF NOT EXISTS at once may collide in the catalogue; the lock makes the
 	// second one wait. Statements that are sent together are one transaction, or part of
-	// the caller's.
-	sql = fmt.Sprintf("SELECT pg_advisory_xact_lock(%d); %s", lockKey("migrate", ""), sql)
+	// the caller's. CREATE IF NOT EXISTS needs the right to create also if there is nothing to do.
+	create := fmt.Sprintf(schemaSQL, quoted, sequence(quoted))
+	sql := fmt.Sprintf(`SELECT pg_advisory_xact_lock(%d); DO %s`, lockKey("migrate", ""), literal(fmt.Sprintf(
+		"BEGIN IF to_regclass(%s) IS NULL OR to_regclass(%s) IS NULL THEN %s END IF; END",
+		literal(quoted), literal(sequence(quoted)), create)))
 	if _, err := db.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol); err != nil {
 		return fmt.Errorf("postgres: migrate: %w", err)
 	}
