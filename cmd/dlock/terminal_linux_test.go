@@ -1,7 +1,9 @@
 package main
 
 import (
+	"io"
 	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -10,20 +12,64 @@ import (
 	"github.com/dlock-go/dlock/internal/redistest"
 )
 
+// onTerminal starts a shell script on a terminal of its own, in which "$DLOCK" is dlock. What is written to typed is
+// typed there.
+func onTerminal(t *testing.T, url, script string) (r *running, typed io.Writer) {
+	t.Helper()
+	cmd := dlock(t, url)
+	path, err := exec.LookPath("script")
+	require.NoError(t, err, "script of util-linux makes the terminal")
+	cmd.Path = path
+	cmd.Args = []string{"script", "-qec", script, "/dev/null"}
+	cmd.Env = append(cmd.Env, "SHELL=/bin/sh")
+	typed, err = cmd.StdinPipe()
+	require.NoError(t, err)
+	return start(t, cmd), typed
+}
+
 // The command has the terminal, and stty tostop stops other processes that write to it. dlock run writes
 // that the lock is lost, and ends as always. A shell with job control would say that it has stopped.
 func TestRunWritesToATerminalThatItsCommandHas(t *testing.T) {
 	t.Parallel()
 	url := redistest.Start(t).URL()
-	cmd := dlock(t, url)
-	script, err := exec.LookPath("script")
-	require.NoError(t, err, "script of util-linux makes the terminal")
-	cmd.Path = script
-	cmd.Args = []string{"script", "-qec", `set -m; stty tostop; "$DLOCK" run --ttl=6s t -- sh -c "echo ready >/dev/tty; exec sleep 600"; echo status $?`, "/dev/null"}
-	cmd.Env = append(cmd.Env, "SHELL=/bin/sh")
-	r := start(t, cmd)
+	r, _ := onTerminal(t, url, `set -m; stty tostop; "$DLOCK" run --ttl=6s t -- sh -c "echo ready >/dev/tty; exec sleep 600"; echo status $?`)
 	r.says("ready")
 	got, said := status(t, dlock(t, url, "break", "--yes", "t"))
 	require.Equal(t, 0, got, said)
 	assert.Equal(t, "123", r.says("status"))
+}
+
+// A command asks on the terminal, as ssh and sudo do for a password, though its standard input is no terminal.
+func TestRunGivesTheTerminalToACommandThatAsks(t *testing.T) {
+	t.Parallel()
+	r, typed := onTerminal(t, redistest.Start(t).URL(),
+		`"$DLOCK" run t -- sh -c "echo ready >/dev/tty; read word </dev/tty; echo got \$word" </dev/null; read word </dev/tty; echo then $word`)
+	r.says("ready")
+	io.WriteString(typed, "yes\n")
+	assert.Equal(t, "yes", r.says("got"))
+	io.WriteString(typed, "more\n")
+	assert.Equal(t, "more", r.says("then"), "the terminal was not taken back")
+}
+
+// A pager reads the terminal while it shows what the command prints.
+func TestRunLeavesTheTerminalToAPager(t *testing.T) {
+	t.Parallel()
+	end := filepath.Join(t.TempDir(), "end")
+	r, typed := onTerminal(t, redistest.Start(t).URL(), `"$DLOCK" run t -- sh -c "echo made; while ! [ -e '`+end+`' ]; do sleep 0.05; done" |
+		{ read line; echo ready $line; read word </dev/tty; echo got $word; : >'`+end+`'; }`)
+	r.says("ready made")
+	io.WriteString(typed, "quit\n")
+	assert.Equal(t, "quit", r.says("got"))
+}
+
+// Ctrl-C ends the command, and the script around dlock run too.
+func TestInterruptEndsTheScriptAroundARun(t *testing.T) {
+	t.Parallel()
+	url := redistest.Start(t).URL()
+	r, typed := onTerminal(t, url, `for i in 1 2; do "$DLOCK" run t -- sh -c "echo ready; exec sleep 600"; echo wrong; done`)
+	r.says("ready")
+	io.WriteString(typed, "\x03")
+	assert.Equal(t, 130, r.ended())
+	got, said := status(t, dlock(t, url, "run", "--try", "t", "true"))
+	assert.Equal(t, 0, got, "the lock is not given back: %s", said)
 }

@@ -25,12 +25,14 @@ type terminal struct{}
 func (*terminal) takeBack()            {}
 func (*terminal) keepRunning(_, _ int) {}
 
-func writeOn() {}
+func writeOn()  {}
+func endGroup() {}
 
 func (c *child) group(io.Reader) *terminal { return nil }
 func (c *child) terminate()                {}
 func (c *child) kill()                     { c.cmd.Process.Kill() }
 func (c *child) pass(s os.Signal)          { c.cmd.Process.Signal(s) }
+func (c *child) interrupted() bool         { return false }
 func (c *child) status() int               { return c.cmd.ProcessState.ExitCode() }
 
 // guard needs process groups.

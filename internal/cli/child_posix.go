@@ -30,11 +30,11 @@ var stopSignals = []os.Signal{syscall.SIGTSTP}
 var errNoFile = fs.ErrNotExist
 
 // group puts the command into the guard's process group or one of its own, and gives the terminal to the
-// group if stdin is a terminal that this process may read.
+// group if terminalOf says so.
 func (c *child) group(stdin io.Reader) *terminal {
 	c.cmd.SysProcAttr = dieWithParent(&syscall.SysProcAttr{Setpgid: true, Pgid: c.leader})
-	t := terminalOf(stdin)
-	if t != nil {
+	t := terminalOf(stdin, c.cmd.Stdout)
+	if t != nil && t.given {
 		c.cmd.SysProcAttr.Foreground = true
 		c.cmd.SysProcAttr.Ctty = int(t.file.Fd())
 	}
@@ -75,6 +75,12 @@ func (c *child) pass(s os.Signal) {
 // writeOn lets this process write to a terminal that the command has: with stty tostop the kernel would
 // stop it, and nothing would renew. It is called when the command has started, which would inherit it.
 func writeOn() { signal.Ignore(syscall.SIGTTOU) }
+
+// interrupted reports whether Ctrl-C has ended the command, as far as can be seen: it had the terminal.
+func (c *child) interrupted() bool {
+	w, ok := c.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	return ok && w.Signaled() && w.Signal() == syscall.SIGINT && c.terminal != nil && c.terminal.given
+}
 
 // status is the exit status of the command.
 func (c *child) status() int {

@@ -54,6 +54,7 @@ type run struct {
 	label              string
 	name               string
 	command            []string
+	interrupted        bool // Ctrl-C has ended the command
 }
 
 // killMargin is how long before the end of the lease a command is killed: what the kill
@@ -105,6 +106,11 @@ func (r *run) do(ctx context.Context, args []string) (int, error) {
 		fmt.Fprintf(r.p.Stderr, "dlock run: %v\n", err)
 		return status, nil
 	}
+	defer func() {
+		if r.interrupted {
+			endGroup()
+		}
+	}()
 	signals := catchSignals()
 	defer signals.stop()
 	guard, err := startGuard(r.p.Self) // it gets ready while the lock is waited for
@@ -208,6 +214,7 @@ func (r *run) under(hold *dlock.Hold, guard *guard, path string, signals *signal
 	}
 	lost := supervise(hold, child, signals, r.grace, r.killMargin())
 	child.end(lost != nil)
+	r.interrupted = child.interrupted()
 	if err := hold.Unlock(); lost == nil && errors.Is(err, dlock.ErrLost) {
 		lost = err
 	} else if err != nil && lost == nil {

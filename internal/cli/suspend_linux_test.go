@@ -23,7 +23,7 @@ func TestCommandThatStopsAtOnceIsContinued(t *testing.T) {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		return err == nil && bytes.Contains(stat, []byte(") T "))
 	}, 30*time.Second, time.Millisecond)
-	term := &terminal{}
+	term := &terminal{given: true}
 	term.keepRunning(pid, pid)
 	defer term.stop()
 	killed := time.AfterFunc(30*time.Second, func() { cmd.Process.Kill() })

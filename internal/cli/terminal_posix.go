@@ -10,24 +10,37 @@ import (
 	"unsafe"
 )
 
-// terminal is the terminal of this process while the command has it: the command reads
+// terminal is the terminal of this process. While the command has it, the command reads
 // from it, and Ctrl-C goes to the command and not to dlock.
 type terminal struct {
-	file *os.File
-	stop func()
+	file  *os.File
+	given bool // the command has it
+	stop  func()
 }
 
-// terminalOf returns the terminal if stdin is one and this process is in its foreground.
-func terminalOf(stdin io.Reader) *terminal {
+// terminalOf returns the terminal that the command is to have from its start: stdin, if it is one and this process is
+// in its foreground. If a pipe reads stdout, what reads the pipe may need the terminal: less, for example.
+func terminalOf(stdin io.Reader, stdout io.Writer) *terminal {
 	file, ok := stdin.(*os.File)
+	if !ok || isPipe(stdout) || !foreground(file) {
+		return terminalForLater()
+	}
+	return &terminal{file: file, given: true, stop: func() {}}
+}
+
+func isPipe(w io.Writer) bool {
+	file, ok := w.(*os.File)
 	if !ok {
-		return nil
+		return false
 	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeNamedPipe != 0
+}
+
+// foreground reports whether file is a terminal, and this process is in its foreground.
+func foreground(file *os.File) bool {
 	var group int32
-	if !ioctl(file, syscall.TIOCGPGRP, &group) || int(group) != syscall.Getpgrp() {
-		return nil
-	}
-	return &terminal{file: file, stop: func() {}}
+	return ioctl(file, syscall.TIOCGPGRP, &group) && int(group) == syscall.Getpgrp()
 }
 
 func ioctl(file *os.File, request uintptr, group *int32) bool {
@@ -42,8 +55,22 @@ func (t *terminal) takeBack() {
 		return
 	}
 	t.stop()
-	signal.Ignore(syscall.SIGTTOU) // the kernel stops a background process that asks for this
-	defer signal.Reset(syscall.SIGTTOU)
-	group := int32(syscall.Getpgrp())
-	ioctl(t.file, syscall.TIOCSPGRP, &group)
+	if t.given {
+		signal.Ignore(syscall.SIGTTOU) // the kernel stops a background process that asks for this
+		defer signal.Reset(syscall.SIGTTOU)
+		t.give(syscall.Getpgrp())
+	}
+}
+
+// give puts a process group into the foreground.
+func (t *terminal) give(group int) {
+	g := int32(group)
+	ioctl(t.file, syscall.TIOCSPGRP, &g)
+}
+
+// endGroup ends this process and those around it, such as the shell script that has started it, by Ctrl-C: the terminal
+// has sent that to the command alone.
+func endGroup() {
+	signal.Reset(syscall.SIGINT)
+	syscall.Kill(0, syscall.SIGINT)
 }
