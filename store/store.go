@@ -393,7 +393,7 @@ type Entry struct {
 	ID        string
 	Owner     string
 	Mode      Mode
-	Token     uint64        // of a holder; 0 for a waiter
+	Token     uint64        // of a holder, the first of those that it reserved; 0 for a waiter
 	Remaining time.Duration // until its deadline
 	Label     string
 	Age       time.Duration // since it was granted, or queued as a waiter; 0 if the store does not know
