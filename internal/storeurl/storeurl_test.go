@@ -83,7 +83,7 @@ func TestInvalid(t *testing.T) {
 			p.Flag("flag", false)
 			files := p.TLS()
 			if err = p.Done(); err == nil {
-				_, err = files.Config("a:1")
+				_, err = files.Config()
 			}
 		}
 		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.why) || strings.Contains(err.Error(), "canary") {

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"net"
 	"os"
 )
 
@@ -19,14 +18,12 @@ func (p *Parameters) TLS() Files {
 // Given reports whether there are any.
 func (f Files) Given() bool { return f != Files{} }
 
-// Config is the configuration for servers of which the first has this address.
+// Config is the configuration for all servers of a URL. Without server_name it names
+// none: whoever dials verifies the host that is dialed, as [tls.Dialer] does.
 // The certificate of the client is read anew for each connection, so that a
 // rotated one is picked up; the authority's is read once.
-func (f Files) Config(address string) (*tls.Config, error) {
+func (f Files) Config() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: f.name}
-	if c.ServerName == "" {
-		c.ServerName, _, _ = net.SplitHostPort(address)
-	}
 	if f.ca != "" {
 		pem, err := os.ReadFile(f.ca)
 		if err != nil {

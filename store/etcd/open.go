@@ -2,10 +2,12 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -53,7 +55,8 @@ var lookUp = net.DefaultResolver.LookupSRV
 //	tls               true: with TLS, as any of the next four asks for too
 //	ca_file           PEM file of the authority, instead of the system's
 //	cert_file, key_file   PEM files; the certificate is read again for each connection
-//	server_name       the name in the members' certificate
+//	server_name       the name in the certificates of all members, instead of the host of each; with etcd+srv
+//	                  that name is the domain by default, since anybody may have forged the records
 //
 // An unknown parameter is an error.
 func Open(rawURL string) (*Store, error) {
@@ -68,17 +71,39 @@ func Open(rawURL string) (*Store, error) {
 			return nil, err
 		}
 	}
+	var last lastError
+	config.DialOptions = append(config.DialOptions, grpc.WithChainUnaryInterceptor(last.note))
 	client, err := clientv3.New(*config)
 	if err != nil {
-		return nil, fmt.Errorf("etcd: connect to %s: %w", strings.Join(config.Endpoints, ", "), err)
+		return nil, fmt.Errorf("etcd: connect to %s: %w", strings.Join(config.Endpoints, ", "), last.explain(err))
 	}
 	s, err := newStore(ctx, client, opts)
 	if err != nil {
 		client.Close()
-		return nil, err
+		return nil, last.explain(err)
 	}
 	s.owned = true
 	return s, nil
+}
+
+// lastError is that of the last call that failed, as gRPC has it: a certificate with another name, for example. Of calls
+// that found no member in time the client says no more than that the time is over.
+type lastError struct{ atomic.Pointer[error] }
+
+func (l *lastError) note(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	err := call(ctx, method, req, reply, cc, opts...)
+	if failed := err; failed != nil {
+		l.Store(&failed)
+	}
+	return err
+}
+
+// explain adds it to an error of the client.
+func (l *lastError) explain(err error) error {
+	if why := l.Load(); why != nil && errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: %w", err, *why)
+	}
+	return err
 }
 
 // discovered begins the URL of a domain whose SRV records name the members.
@@ -143,8 +168,14 @@ func parseURL(raw string) (*clientv3.Config, *Options, error) {
 		return nil, nil, fmt.Errorf("etcd: %w", err)
 	}
 	if secure || files.Given() {
-		if c.TLS, err = files.Config(u.Hosts[0]); err != nil {
+		if c.TLS, err = files.Config(); err != nil {
 			return nil, nil, fmt.Errorf("etcd: %w", err)
+		}
+		if c.TLS.ServerName == "" && u.Scheme+"://" == discovered {
+			c.TLS.ServerName, _, _ = net.SplitHostPort(u.Hosts[0])
+		}
+		if c.TLS.ServerName != "" { // gRPC would verify the host of each member all the same
+			c.DialOptions = append(c.DialOptions, grpc.WithAuthority(c.TLS.ServerName))
 		}
 	}
 	return c, opts, nil

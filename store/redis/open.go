@@ -51,7 +51,8 @@ var ErrVersion = errors.New("redis: Redis 7.0 or newer is required")
 //	dial_timeout                            for one connection, 3s by default
 //	ca_file, cert_file, key_file            PEM files for TLS; the certificate is
 //	                                        read for each connection
-//	server_name                             the name in the servers' certificate
+//	server_name                             the name in the certificates of all servers,
+//	                                        instead of the host of each
 //
 // An unknown parameter is an error.
 func Open(rawURL string) (*Store, error) {
@@ -181,7 +182,7 @@ func parseURL(raw string) (*rueidis.ClientOption, *Options, error) {
 		return nil, nil, fmt.Errorf("redis: %w", err)
 	}
 	if u.Scheme == "rediss" {
-		if o.TLSConfig, err = files.Config(u.Hosts[0]); err != nil {
+		if o.TLSConfig, err = files.Config(); err != nil {
 			return nil, nil, fmt.Errorf("redis: %w", err)
 		}
 	}

@@ -30,7 +30,7 @@ func TestParseURL(t *testing.T) {
 		user, password string
 		db             int
 		single, tls    bool
-		name           string // in the certificate
+		name           string // in the certificates, instead of each server's own
 		set            string // sentinel master set
 		sentinelUser   string
 		sentinelSecret string
@@ -60,9 +60,10 @@ func TestParseURL(t *testing.T) {
 		"redis://u:p@a,b:1?master_set=m&sentinel_user=su&sentinel_password=sp%26": {
 			addrs: "a:6379 b:1", user: "u", password: "p", set: "m", sentinelUser: "su", sentinelSecret: "sp&",
 		},
-		"rediss://h":                       {addrs: "h:6379", tls: true, name: "h"},
+		"rediss://h":                       {addrs: "h:6379", tls: true},
 		"rediss://h?server_name=other":     {addrs: "h:6379", tls: true, name: "other"},
-		"rediss://[::1]:1/2?cluster=false": {addrs: "[::1]:1", tls: true, name: "::1", db: 2, single: true},
+		"rediss://a,b?master_set=m":        {addrs: "a:6379 b:6379", tls: true, set: "m"},
+		"rediss://[::1]:1/2?cluster=false": {addrs: "[::1]:1", tls: true, db: 2, single: true},
 	} {
 		o, opts, err := redis.ParseURL(raw)
 		require.NoError(t, err, raw)
@@ -70,6 +71,9 @@ func TestParseURL(t *testing.T) {
 			addrs: strings.Join(o.InitAddress, " "), user: o.Username, password: o.Password, db: o.SelectDB,
 			single: o.ForceSingleClient, tls: o.TLSConfig != nil, set: o.Sentinel.MasterSet,
 			sentinelUser: o.Sentinel.Username, sentinelSecret: o.Sentinel.Password, dial: o.Dialer.Timeout, opts: *opts,
+		}
+		if got.set != "" {
+			require.Equal(t, o.TLSConfig, o.Sentinel.TLSConfig, raw)
 		}
 		if got.tls {
 			got.name = o.TLSConfig.ServerName

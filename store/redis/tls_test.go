@@ -1,100 +1,29 @@
 package redis_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
+	"context"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
+	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/internal/certtest"
+	"github.com/dlock-go/dlock/internal/porttest"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/store/redis"
 )
 
-// authority is a private certificate authority.
-type authority struct {
-	t    *testing.T
-	dir  string
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	last int64
-}
-
-func newAuthority(t *testing.T) *authority {
-	t.Helper()
-	a := &authority{t: t, dir: t.TempDir()}
-	a.cert, a.key = a.sign("ca", func(c *x509.Certificate) {
-		c.IsCA, c.BasicConstraintsValid, c.KeyUsage = true, true, x509.KeyUsageCertSign
-	})
-	return a
-}
-
-// sign writes name.crt and name.key.
-func (a *authority) sign(name string, change func(*x509.Certificate)) (*x509.Certificate, *ecdsa.PrivateKey) {
-	a.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(a.t, err)
-	a.last++
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(a.last), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	change(template)
-	parent, signer := a.cert, a.key
-	if parent == nil {
-		parent, signer = template, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-	require.NoError(a.t, err)
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	require.NoError(a.t, err)
-	a.write(name+".crt", "CERTIFICATE", der)
-	a.write(name+".key", "PRIVATE KEY", keyDER)
-	cert, err := x509.ParseCertificate(der)
-	require.NoError(a.t, err)
-	return cert, key
-}
-
-// write puts a file in its place at once.
-func (a *authority) write(name, kind string, der []byte) {
-	a.t.Helper()
-	text := pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
-	require.NoError(a.t, os.WriteFile(a.file(name+".new"), text, 0o600))
-	require.NoError(a.t, os.Rename(a.file(name+".new"), a.file(name)))
-}
-
-func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
-
-// forHost is a certificate of 127.0.0.1 and of a name.
-func forHost(name string) func(*x509.Certificate) {
-	return func(c *x509.Certificate) {
-		c.DNSNames, c.IPAddresses = []string{name}, []net.IP{net.IPv4(127, 0, 0, 1)}
-	}
-}
-
-func expired(c *x509.Certificate) {
-	c.NotBefore, c.NotAfter = time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour)
-}
-
 // startTLS starts a server that listens for TLS at the address it returns.
-func startTLS(t *testing.T, a *authority, cert string, config ...string) (*redistest.Server, string) {
+func startTLS(t *testing.T, a *certtest.Authority, cert string, config ...string) (*redistest.Server, string) {
 	t.Helper()
 	return redistest.StartTLS(t, append([]string{
-		"tls-cert-file " + a.file(cert+".crt"), "tls-key-file " + a.file(cert+".key"), "tls-ca-cert-file " + a.file("ca.crt"),
+		"tls-cert-file " + a.File(cert+".crt"), "tls-key-file " + a.File(cert+".key"), "tls-ca-cert-file " + a.File("ca.crt"),
 	}, config...)...)
 }
 
@@ -102,18 +31,18 @@ func startTLS(t *testing.T, a *authority, cert string, config ...string) (*redis
 // order is an error that says what.
 func TestOpenTLS(t *testing.T) {
 	t.Parallel()
-	a := newAuthority(t)
-	a.sign("server", forHost("redis.example"))
-	a.sign("elsewhere", func(c *x509.Certificate) { c.DNSNames = []string{"elsewhere.example"} })
-	a.sign("old", func(c *x509.Certificate) { forHost("redis.example")(c); expired(c) })
-	a.sign("client", func(*x509.Certificate) {})
-	a.sign("oldclient", expired)
+	a := certtest.New(t)
+	a.Sign("server", certtest.For("127.0.0.1", "redis.example"))
+	a.Sign("elsewhere", certtest.For("elsewhere.example"))
+	a.Sign("old", certtest.For("127.0.0.1"), certtest.Expired)
+	a.Sign("client")
+	a.Sign("oldclient", certtest.Expired)
 	_, addr := startTLS(t, a, "server", "tls-auth-clients no")
 	_, strict := startTLS(t, a, "server")
 	_, elsewhere := startTLS(t, a, "elsewhere", "tls-auth-clients no")
 	_, old := startTLS(t, a, "old", "tls-auth-clients no")
-	ca := "?ca_file=" + url.QueryEscape(a.file("ca.crt"))
-	client := "&cert_file=" + url.QueryEscape(a.file("client.crt")) + "&key_file=" + url.QueryEscape(a.file("client.key"))
+	ca := "?ca_file=" + url.QueryEscape(a.File("ca.crt"))
+	client := "&cert_file=" + url.QueryEscape(a.File("client.crt")) + "&key_file=" + url.QueryEscape(a.File("client.key"))
 	oldClient := strings.ReplaceAll(client, "client.", "oldclient.")
 	for name, c := range map[string]struct{ url, says string }{
 		"right address":         {addr + ca, ""},
@@ -145,21 +74,87 @@ func TestOpenTLS(t *testing.T) {
 	}
 }
 
+// Each node of a cluster has a certificate of its own, which names that node alone. All are
+// reached. One that has the certificate of another is not, and the error says why.
+func TestTLSNameOfEachNode(t *testing.T) {
+	t.Parallel()
+	hosts := []string{"127.0.0.1", "127.0.0.2", "127.0.0.3"}
+	a := certtest.New(t)
+	for _, h := range hosts {
+		a.Sign(h, certtest.For(h))
+	}
+	servers := redistest.StartCluster(t, false, "bind "+strings.Join(hosts, " "))
+	owners := map[string]*redistest.Server{}
+	for i := range 32 { // some of each node
+		name := fmt.Sprint(i)
+		owners[name] = servers.Master(redis.Slot(redis.LockKey(name)))
+	}
+	ports := porttest.FreeAddrs(t, len(hosts))
+	for i, s := range servers.Nodes {
+		ports[i] = porttest.Port(ports[i])
+		s.MustDo("CONFIG", "SET", "tls-cert-file", a.File(hosts[i]+".crt"), "tls-key-file", a.File(hosts[i]+".key"),
+			"tls-ca-cert-file", a.File("ca.crt"), "tls-auth-clients", "no", "tls-port", ports[i],
+			"cluster-announce-port", ports[i], "cluster-announce-hostname", hosts[i], "cluster-preferred-endpoint-type", "hostname")
+	}
+	for _, s := range servers.Nodes {
+		until(t, "the node tells the new addresses of all", func() bool {
+			shards := s.MustDo("CLUSTER", "SLOTS")
+			for i := range hosts {
+				if !strings.Contains(shards, hosts[i]+"\n"+ports[i]) {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	ca := "?ca_file=" + url.QueryEscape(a.File("ca.crt"))
+	lockAll := func(url string) (failed []string) {
+		s := open(t, url)
+		for name, owner := range owners {
+			ctx, cancel := context.WithTimeout(context.Background(), slack)
+			_, err := s.Acquire(ctx, want(name, 1))
+			cancel()
+			if err != nil {
+				require.Same(t, servers.Nodes[1], owner, err)
+				failed = append(failed, err.Error())
+				continue
+			}
+			require.NoError(t, s.Release(bounded(t), of(want(name, 1))))
+		}
+		return failed
+	}
+	one := "rediss://" + net.JoinHostPort(hosts[0], ports[0]) + ca
+	all := "rediss://"
+	for i, h := range hosts {
+		all += net.JoinHostPort(h, ports[i]) + ","
+	}
+	all = strings.TrimSuffix(all, ",") + ca
+	require.Empty(t, lockAll(one))
+	require.Empty(t, lockAll(all))
+
+	servers.Nodes[1].MustDo("CONFIG", "SET", "tls-cert-file", a.File(hosts[2]+".crt"), "tls-key-file", a.File(hosts[2]+".key"))
+	failed := lockAll(one)
+	require.NotEmpty(t, failed)
+	for _, text := range failed {
+		require.Contains(t, text, "certificate is valid for 127.0.0.3, not 127.0.0.2")
+	}
+}
+
 // A client certificate is replaced on disk. It is used by the next connection,
 // of a handle that was open all the time: holds go on.
 func TestFault14CertificateRotated(t *testing.T) {
 	t.Parallel()
-	a := newAuthority(t)
-	a.sign("server", forHost("redis.example"))
-	a.sign("client", func(c *x509.Certificate) { c.Subject.CommonName = "first" })
+	a := certtest.New(t)
+	a.Sign("server", certtest.For("127.0.0.1", "redis.example"))
+	a.Sign("client", func(c *x509.Certificate) { c.Subject.CommonName = "first" })
 	server, addr := startTLS(t, a, "server")
-	u := "rediss://" + addr + "?ca_file=" + url.QueryEscape(a.file("ca.crt")) +
-		"&cert_file=" + url.QueryEscape(a.file("client.crt")) + "&key_file=" + url.QueryEscape(a.file("client.key"))
+	u := "rediss://" + addr + "?ca_file=" + url.QueryEscape(a.File("ca.crt")) +
+		"&cert_file=" + url.QueryEscape(a.File("client.crt")) + "&key_file=" + url.QueryEscape(a.File("client.key"))
 	p := startProgram(t, u, withTTL(3*lease))
 	h := p.take("a")
 
 	kick := func() { server.MustDo("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") }
-	a.sign("client", expired)
+	a.Sign("client", certtest.Expired)
 	kick()
 	until(t, "the old connection has ended", func() bool {
 		_, err := p.store.Inspect(bounded(t), "a")
@@ -170,7 +165,7 @@ func TestFault14CertificateRotated(t *testing.T) {
 		require.Error(t, err, "the expired certificate is not used")
 	}
 	require.NoError(t, h.Err())
-	a.sign("client", func(c *x509.Certificate) { c.Subject.CommonName = "second" })
+	a.Sign("client", func(c *x509.Certificate) { c.Subject.CommonName = "second" })
 	until(t, "the new certificate is used", func() bool {
 		_, err := p.store.Inspect(bounded(t), "a")
 		return err == nil
