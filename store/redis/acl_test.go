@@ -41,10 +41,14 @@ func rights(t testing.TB, rules ...int) (words []string) {
 	parts := strings.Split(section, "```")
 	for _, rule := range rules {
 		require.Greater(t, len(parts), 2*rule+2, "the section has too few rules")
-		words = append(words, strings.Fields(parts[2*rule+1])...)
+		command := strings.Trim(parts[2*rule+1], "\n")
+		require.NotContains(t, command, "\n", "redis-cli takes each line for a command")
+		own, found := strings.CutPrefix(command, "ACL SETUSER locker ")
+		require.True(t, found, command)
+		words = append(words, strings.Fields(own)...)
 	}
-	require.Equal(t, []string{"ACL", "SETUSER", "locker", "on", ">PASSWORD"}, words[:5])
-	return words[5:]
+	require.Equal(t, []string{"on", ">PASSWORD"}, words[:2])
+	return words[2:]
 }
 
 // grant makes a user with these rights, and the canary as password.

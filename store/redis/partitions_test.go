@@ -2,6 +2,8 @@ package redis_test
 
 import (
 	"math"
+	"os"
+	"regexp"
 	"slices"
 	"sync"
 	"testing"
@@ -14,6 +16,18 @@ import (
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/redis"
 )
+
+// The keys of docs/redis.md are those of its example.
+func TestDocumentedTag(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/redis.md")
+	require.NoError(t, err)
+	require.Contains(t, string(text), " "+redis.LockKey("orders/1")+"\n")
+	tag := regexp.MustCompile(`\{\d+[a-z]+\}`)
+	for _, found := range tag.FindAllString(string(text), -1) {
+		require.Equal(t, tag.FindString(redis.LockKey("orders/1")), found)
+	}
+}
 
 // Masters with equal ranges of slots get equal shares of the partitions: at most one more
 // than the mean.
