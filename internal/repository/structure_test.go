@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -127,6 +128,25 @@ func TestLocalQueueIsPure(t *testing.T) {
 			return true
 		})
 	}
+}
+
+// No file of tests, in whatever module, is longer than 500 lines.
+func TestFilesOfTestsAreShort(t *testing.T) {
+	const mostLines = 500
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != "." && strings.HasPrefix(d.Name(), "."):
+			return fs.SkipDir
+		case d.IsDir() || !strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		assert.LessOrEqual(t, bytes.Count(text, []byte("\n")), mostLines, path)
+		return err
+	})
+	require.NoError(t, err)
 }
 
 // Root has at most 12 files of code. No file of the core is longer than 300 lines, and no function
