@@ -31,12 +31,13 @@ var (
 	every = flag.Int("every", 1, "run each n-th mutant only")
 	skip  = flag.String("skip", "", "leave out tests whose names match this `regexp`")
 	short = flag.Bool("short", true, "run the tests with -short")
+	least = flag.Float64("least", 0, "fail if a package's score is under so many `percent`")
 )
 
 func main() {
 	log.SetFlags(0)
 	flag.Usage = func() {
-		log.Println("usage: mutate [flags] PACKAGE [PACKAGE-WITH-TESTS...]")
+		log.Println("usage: mutate [flags] PACKAGE[=PACKAGE-WITH-TESTS,...]...")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -44,24 +45,45 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
+	if !mutateAll(os.Stdout, flag.Args()) {
+		os.Exit(1)
+	}
+}
+
+// mutateAll prints which mutants of some packages live, and at the end how many of each. It returns
+// whether all scores are high enough. A package's own tests run, or those of the packages after a "=".
+func mutateAll(w io.Writer, targets []string) bool {
+	enough := true
+	table := "| Package | Changes | Noticed | Live | Not reached | Score |\n|---|---|---|---|---|---|\n"
+	for _, target := range targets {
+		pattern, others, found := strings.Cut(target, "=")
+		if !found {
+			others = pattern
+		}
+		fmt.Fprintln(w, pattern)
+		s := mutate(w, pattern, strings.Split(others, ","))
+		enough = enough && s.percent() >= *least
+		table += fmt.Sprintf("| %s | %d | %d | %d | %d | %.1f %% |\n",
+			strings.TrimPrefix(pattern, "./"), s.killed+s.lived+s.missed, s.killed, s.lived, s.missed, s.percent())
+	}
+	fmt.Fprintf(w, "\n%s", table)
+	if !enough {
+		fmt.Fprintf(w, "\na score is under %v %%\n", *least)
+	}
+	return enough
+}
+
+// mutate prints which mutants of a package live under the tests of some packages.
+func mutate(w io.Writer, pattern string, tests []string) score {
 	tmp, err := os.MkdirTemp("", "mutate")
 	check(err)
 	defer os.RemoveAll(tmp)
-	tests := flag.Args()
-	if len(tests) > 1 {
-		tests = tests[1:]
-	}
-	mutate(os.Stdout, tmp, flag.Arg(0), tests)
-}
-
-// mutate prints which mutants of a package live under the tests of other packages.
-func mutate(w io.Writer, tmp, pattern string, tests []string) {
 	mutants, overlay := prepare(tmp, pattern)
 	r := runner{tmp: tmp, out: w, reached: make(map[int][]*test)}
 	for i, pattern := range tests {
 		r.build(overlay, pattern, filepath.Join(tmp, strconv.Itoa(i)+".test"))
 	}
-	r.all(mutants, *only)
+	return r.all(mutants, *only)
 }
 
 func check(err error) {

@@ -107,7 +107,6 @@ func (r *runner) run(tests []*test, variable string, timeout time.Duration) int 
 }
 
 // killed says whether a test fails with the mutant switched on: the fastest tests run first.
-// Tests that fail run again, as a test may fail because the machine is busy.
 func (r *runner) killed(id int) bool {
 	tests := slices.SortedFunc(slices.Values(r.reached[id]), func(a, b *test) int { return cmp.Compare(a.took, b.took) })
 	for size := 4; len(tests) > 0; size *= 4 {
@@ -123,8 +122,7 @@ func (r *runner) killed(id int) bool {
 					others = append(others, t)
 				}
 			}
-			variable, timeout := fmt.Sprintf("MUTANT=%d", id), 10*time.Second+3*took
-			if end := r.run(own, variable, timeout); end == hung || end == failed && r.run(own, variable, timeout) != passed {
+			if r.notice(own, id, patience+3*took) {
 				return true
 			}
 			batch = others
@@ -133,23 +131,49 @@ func (r *runner) killed(id int) bool {
 	return false
 }
 
-func (r *runner) all(mutants []mutant, only string) {
-	var killed, lived, missed int
+// patience is how long tests may take besides three times what they took without a mutant.
+const patience = 10 * time.Second
+
+// notice says whether tests fail, or do not end, with the mutant switched on. Both may be because the
+// machine is busy. So it has to happen twice, and in between they have to pass without it, in the same time.
+func (r *runner) notice(tests []*test, id int, timeout time.Duration) bool {
+	variable := fmt.Sprintf("MUTANT=%d", id)
+	for range 6 {
+		if r.run(tests, variable, timeout) == passed {
+			return false
+		}
+		if r.run(tests, "MUTANT=0", timeout) == passed {
+			return r.run(tests, variable, timeout) != passed
+		}
+		timeout *= 2
+	}
+	return false
+}
+
+// score says how many mutants of a package were noticed.
+type score struct{ killed, lived, missed int }
+
+// percent is that of the mutants that tests reach.
+func (s score) percent() float64 { return 100 * float64(s.killed) / float64(max(s.killed+s.lived, 1)) }
+
+func (r *runner) all(mutants []mutant, only string) score {
+	var s score
 	for _, m := range mutants {
 		if m.id%*every != 0 || only != "" && !strings.Contains(","+only+",", fmt.Sprintf(",%d,", m.id)) {
 			continue
 		}
 		switch {
 		case len(r.reached[m.id]) == 0:
-			missed++
+			s.missed++
 			fmt.Fprintf(r.out, "not covered %d %s %s\n", m.id, m.place, m.what)
 		case r.killed(m.id):
-			killed++
+			s.killed++
 		default:
-			lived++
+			s.lived++
 			fmt.Fprintf(r.out, "lived %d %s %s\n", m.id, m.place, m.what)
 		}
 	}
 	fmt.Fprintf(r.out, "%d tests, %d mutants: %d killed, %d lived, %d not covered; score %.1f %% of the covered\n",
-		r.tests, killed+lived+missed, killed, lived, missed, 100*float64(killed)/float64(max(killed+lived, 1)))
+		r.tests, s.killed+s.lived+s.missed, s.killed, s.lived, s.missed, s.percent())
+	return s
 }
