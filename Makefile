@@ -3,7 +3,10 @@
 
 BENCH = .
 FUZZTIME = 10s
-MUTATE = ./store/model
+MUTATE_MIN = 90
+CORETEST = ./internal/coretest
+MUTATE = ./store/model ./store/kv ./internal/storeurl ./internal/lockview ./internal/localqueue ./internal/request ./watchdog \
+	./internal/core=./internal/core,.,$(CORETEST)/faults,$(CORETEST)/handover,$(CORETEST)/leases,$(CORETEST)/lifecycle
 COVER_MIN = 95
 COVER = github.com/dlock-go/dlock \
 	github.com/dlock-go/dlock/internal/core \
@@ -11,6 +14,8 @@ COVER = github.com/dlock-go/dlock \
 	github.com/dlock-go/dlock/internal/request \
 	github.com/dlock-go/dlock/internal/lockview \
 	github.com/dlock-go/dlock/internal/storeurl \
+	github.com/dlock-go/dlock/internal/sinks \
+	github.com/dlock-go/dlock/internal/cli=90 \
 	github.com/dlock-go/dlock/watchdog \
 	github.com/dlock-go/dlock/store/memory \
 	github.com/dlock-go/dlock/store/model \
@@ -30,7 +35,7 @@ help:
 	@echo "make bench-peers  dlock beside other libraries, into docs/benchmarks.md: a quarter of an hour"
 	@echo "make bench-quorum the quorum store beside redsync, into docs/quorum.md: seven minutes"
 	@echo "make cover    coverage of the core packages, at least $(COVER_MIN)% each"
-	@echo "make mutation changes a package in one small place at a time and says which changes no test notices (MUTATE=packages)"
+	@echo "make mutation changes packages in one small place at a time; at least $(MUTATE_MIN)% have to be noticed in each (MUTATE=packages)"
 	@echo "make mutants  the conformance suite against faulty stores, the simulation and some tests against planted faults"
 	@echo "make fuzz     every fuzz target for FUZZTIME=$(FUZZTIME)"
 	@echo "make postgres-versions  the tests of the PostgreSQL store on PostgreSQL 13 to 17, fetched with npm"
@@ -58,7 +63,7 @@ cover: servers
 	@.ci/cover $(COVER_MIN) $(COVER)
 
 mutation:
-	cd tools && go run ./mutate $(MUTATE)
+	cd tools && go run ./mutate -least=$(MUTATE_MIN) $(MUTATE)
 
 mutants: cc servers
 	@go test -list=Mutant ./conformance/... | grep -q ^Test || { echo "no mutant tests found"; exit 1; }

@@ -1,10 +1,13 @@
 package repository
 
 import (
+	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -50,4 +53,22 @@ func TestImports(t *testing.T) {
 			require.True(t, ok, "%s imports %s", module+pkg, dep)
 		}
 	}
+}
+
+// make cover has a minimum for each package below internal that the command is made of, with all stores.
+func TestCoverHasEachInternalPackage(t *testing.T) {
+	const internal = "github.com/dlock-go/dlock/internal/"
+	makefile, err := os.ReadFile("Makefile")
+	require.NoError(t, err)
+	out, err := exec.Command("go", "list", "-deps", "./cmd/dlock", "./ui").Output()
+	require.NoError(t, err)
+	found := 0
+	for dep := range strings.FieldsSeq(string(out)) {
+		if strings.HasPrefix(dep, internal) {
+			has := regexp.MustCompile(`\t` + regexp.QuoteMeta(dep) + `[= \n]`).Match(makefile)
+			assert.True(t, has, "COVER in the Makefile does not have %s", dep)
+			found++
+		}
+	}
+	assert.GreaterOrEqual(t, found, 7)
 }
