@@ -15,7 +15,7 @@ COVER = github.com/dlock-go/dlock \
 	github.com/dlock-go/dlock/internal/lockview \
 	github.com/dlock-go/dlock/internal/storeurl \
 	github.com/dlock-go/dlock/internal/sinks \
-	github.com/dlock-go/dlock/internal/cli=90 \
+	github.com/dlock-go/dlock/internal/cli=88 \
 	github.com/dlock-go/dlock/watchdog \
 	github.com/dlock-go/dlock/store/memory \
 	github.com/dlock-go/dlock/store/model \
@@ -25,12 +25,13 @@ COVER = github.com/dlock-go/dlock \
 	github.com/dlock-go/dlock/fence \
 	github.com/dlock-go/dlock/fence/redisfence
 
-.PHONY: help test lint bench bench-peers bench-quorum cover mutation mutants fuzz postgres-versions prove prove-long cc servers browser pictures dashboard-picture
+.PHONY: help test lint vuln bench bench-peers bench-quorum cover mutation mutants fuzz postgres-versions prove prove-long cc servers browser pictures dashboard-picture
 .NOTPARALLEL:
 
 help:
 	@echo "make test     lint, then the tests of every module, with the race detector"
 	@echo "make lint     gofmt, go vet, staticcheck, go mod tidy -diff in every module"
+	@echo "make vuln     known vulnerabilities that the code of each module calls; needs vuln.go.dev"
 	@echo "make bench    benchmarks (BENCH=regexp)"
 	@echo "make bench-peers  dlock beside other libraries, into docs/benchmarks.md: a quarter of an hour"
 	@echo "make bench-quorum the quorum store beside redsync, into docs/quorum.md: seven minutes"
@@ -48,6 +49,9 @@ test: cc servers lint
 
 lint:
 	@.ci/lint
+
+vuln:
+	@.ci/vuln
 
 bench: servers
 	go test -run='^$$' -bench='$(BENCH)' -benchmem -timeout=30m ./...
