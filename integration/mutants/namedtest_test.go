@@ -2,6 +2,7 @@ package mutants
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -40,38 +41,38 @@ func (by namedTest) path() string { return filepath.Join("..", "..", filepath.Fr
 
 // hunt runs the test with the mutant, and returns nil if the test passes. The test
 // has to pass without the mutant.
-func (by namedTest) hunt(t *testing.T, m mutant, planted string) *kill {
+func (by namedTest) hunt(t *testing.T, m mutant, planted string) (*kill, error) {
 	t.Helper()
-	if output, ok := by.run(t, mutant{name: "no fault at all"}, ""); !ok {
-		t.Errorf("%s fails without a fault:\n%s", by.name, output)
-		return nil
+	if output, ok, err := by.run(t, mutant{name: "no fault at all"}, ""); err != nil {
+		return nil, err
+	} else if !ok {
+		return nil, fmt.Errorf("%s fails without a fault:\n%s", by.name, output)
 	}
-	output, ok := by.run(t, m, planted)
-	if ok {
-		return nil
+	output, ok, err := by.run(t, m, planted)
+	if ok || err != nil {
+		return nil, err
 	}
 	if !strings.Contains(output, "--- FAIL: "+by.name) {
-		t.Errorf("%s ends %s without a failure:\n%s", m.name, by.name, output[:min(len(output), 2000)])
-		return nil
+		return nil, fmt.Errorf("%s ends %s without a failure:\n%s", m.name, by.name, output[:min(len(output), 2000)])
 	}
 	t.Logf("%s: %s fails", m.name, by.name)
-	return &kill{seed: "-", faults: "-", checker: by.name}
+	return &kill{seed: "-", faults: "-", checker: by.name}, nil
 }
 
 // run reports whether the test passes, with its output. A test that does not exist
 // fails.
-func (by namedTest) run(t *testing.T, m mutant, planted string) (output string, ok bool) {
+func (by namedTest) run(t *testing.T, m mutant, planted string) (output string, ok bool, err error) {
 	t.Helper()
-	program := compile(t, m, planted, by.path())
-	if program == "" {
-		return "it does not compile", false
+	program, err := compile(t, m, planted, by.path())
+	if err != nil {
+		return "", false, err
 	}
 	run := exec.Command(program, "-test.v", "-test.timeout=2m", "-test.run=^"+by.name+"$")
 	run.Dir = by.path()
 	text, err := run.CombinedOutput()
 	var failed *exec.ExitError
 	if err != nil && !errors.As(err, &failed) {
-		t.Fatal(err)
+		return "", false, err
 	}
-	return string(text), err == nil && strings.Contains(string(text), "--- PASS: "+by.name)
+	return string(text), err == nil && strings.Contains(string(text), "--- PASS: "+by.name), nil
 }

@@ -207,7 +207,7 @@ func mix(root uint64, deployment string, i int) uint64 {
 // choose draws the faults of the i-th history. All kinds of a deployment have
 // their turn before the first comes again; a quarter of the histories have two.
 func choose(root uint64, deployment string, i int) []kind {
-	all := kindsOn(deployment)
+	all := slices.DeleteFunc(kindsOn(deployment), func(k kind) bool { return k.name == *without })
 	if *fault != "" {
 		all = slices.DeleteFunc(all, func(k kind) bool { return k.name != *fault })
 		if len(all) == 0 {
@@ -332,4 +332,18 @@ func (s *table) String() string {
 		fmt.Fprintf(&b, "not a history: %s\n", why)
 	}
 	return b.String()
+}
+
+// -real.without leaves out a kind of fault, also as the second of a history.
+func TestWithout(t *testing.T) {
+	defer func() { *without = "" }()
+	for _, *without = range []string{"", "worker killed"} {
+		found := false
+		for i := range 200 {
+			found = found || slices.ContainsFunc(choose(1, etcdOne, i), func(k kind) bool { return k.name == "worker killed" })
+		}
+		if found == (*without != "") {
+			t.Errorf("without %q: %v", *without, found)
+		}
+	}
 }

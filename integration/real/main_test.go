@@ -43,6 +43,7 @@ var (
 	within     = flag.Duration("real.for", 0, "begin no history after so long (0: all of them)")
 	deployment = flag.String("real.deployment", "", "run histories on this `deployment` alone")
 	fault      = flag.String("real.fault", "", "run histories with this `kind` of fault alone")
+	without    = flag.String("real.without", "", "run no history with this `kind` of fault")
 	seed       = flag.Uint64("real.seed", 0, "draw the histories from this seed; 0: any")
 	keepAll    = flag.Bool("real.keep", false, "keep all histories, not only those that fail")
 	keepIn     = flag.String("real.out", "", "keep histories in this `directory` (default: that for temporary files)")
