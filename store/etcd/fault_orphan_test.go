@@ -238,20 +238,66 @@ func TestValuesAreReadable(t *testing.T) {
 	}
 }
 
+// commits reports whether a transaction that a hold guards commits.
+func (s *site) commits(t *testing.T, handle *etcd.Store, h *dlock.Hold) bool {
+	t.Helper()
+	answer, err := s.admin.Txn(t.Context()).If(handle.Guard(h)).Then(clientv3.OpPut("config", "new")).Commit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.Succeeded
+}
+
+// A lock that is passed on in a process guards for its present holder, and not for the one before. Readers guard for
+// themselves.
+func TestGuardAfterAHandOver(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1)
+	handle := open(t, s.cluster.URL())
+	c := locktest.NewClient(t, handle, longLease)
+	var before, now *dlock.Hold
+	locktest.Poll(t, "the lock is passed on", locktest.Patience, func() bool { // it may be for 10 ms
+		first, granted := locktest.Lock(t, c, "a"), make(chan *dlock.Hold, 2)
+		for range 2 {
+			go func() {
+				h, _ := c.Mutex("a").LockContext(context.Background())
+				granted <- h
+			}()
+		}
+		locktest.Poll(t, "two wait", locktest.Patience, func() bool { return c.Stats().Waiters == 2 })
+		locktest.Unlock(t, first)
+		before = <-granted
+		locktest.Unlock(t, before)
+		now = <-granted
+		if now.Token() == before.Token()+1 {
+			return true
+		}
+		locktest.Unlock(t, now)
+		return false
+	})
+	if s.commits(t, handle, before) || !s.commits(t, handle, now) {
+		t.Error("it commits for the holder before, or not for the present one")
+	}
+	locktest.Unlock(t, now)
+	one, _ := c.RWMutex("a").RLockContext(t.Context())
+	two, _ := c.RWMutex("a").RLockContext(t.Context())
+	if !s.commits(t, handle, one) || !s.commits(t, handle, two) {
+		t.Error("it does not commit for a reader")
+	}
+	locktest.Unlock(t, one)
+	if s.commits(t, handle, one) || !s.commits(t, handle, two) {
+		t.Error("it commits for a reader that has left, or not for the other one")
+	}
+	locktest.Unlock(t, two)
+}
+
 // A transaction of the user's own commits while the lock is held, and not after that.
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1)
 	handle := open(t, s.cluster.URL())
 	c := locktest.NewClient(t, handle, longLease)
-	commits := func(h *dlock.Hold) bool {
-		t.Helper()
-		answer, err := s.admin.Txn(t.Context()).If(handle.Guard(h)).Then(clientv3.OpPut("config", "new")).Commit()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return answer.Succeeded
-	}
+	commits := func(h *dlock.Hold) bool { return s.commits(t, handle, h) }
 	h := locktest.Lock(t, c, "a")
 	if !commits(h) {
 		t.Error("it does not commit while the lock is held")
