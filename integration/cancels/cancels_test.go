@@ -43,14 +43,15 @@ func soak(t *testing.T, s *server) {
 	for n := range taken {
 		held = append(held, locktest.Lock(t, others, lockName(n)))
 	}
-	heart := newHeart(t)
+	// It knows when this process did not run. Nobody can return from anything then.
+	heart := locktest.StartPulse(t, time.Millisecond, 2*time.Millisecond, func() (time.Duration, error) { return 0, nil })
 	kept := len(s.left())
 	closed := used()
 
 	on := stores.OpenFor(t, s.wire)
 	c := locktest.NewClient(t, on, cancels)
 	r := &run{client: c, heart: heart}
-	n := prove(150, 10_000)
+	n := locktest.Prove(150, 10_000)
 	r.cancel(t, "to begin with", 100)
 	heal(t, c, s, kept)
 	idle := used()
@@ -115,7 +116,7 @@ func keeps(t *testing.T, s *server, most int, look func()) {
 // run is calls that are cancelled.
 type run struct {
 	client *dlock.Client
-	heart  *heart
+	heart  *locktest.Pulse
 }
 
 // ended is a call that returned after its context had ended.
@@ -151,9 +152,11 @@ func (r *run) cancel(t *testing.T, server string, n int) {
 	t.Logf("%s: %d cancels returned after %v in the median, %v at most", server, n,
 		all[n/2].late().Round(time.Microsecond), worst.late().Round(time.Microsecond))
 	for _, e := range all {
-		if e.late() > soon && e.late()-r.heart.stood(e.at, e.returned) > soon {
-			t.Errorf("%s: a call returned %v after its cancel, of which this process did not run for %v",
-				server, e.late(), r.heart.stood(e.at, e.returned))
+		if e.late() <= soon {
+			continue
+		}
+		if stood := r.heart.Stopped(e.at, e.returned); e.late()-stood > soon {
+			t.Errorf("%s: a call returned %v after its cancel, of which this process did not run for %v", server, e.late(), stood)
 		}
 	}
 }

@@ -7,7 +7,6 @@
 package cancels
 
 import (
-	"os"
 	"testing"
 
 	"github.com/dlock-go/dlock/integration/stores"
@@ -17,12 +16,4 @@ import (
 // What is left is counted, so nothing runs beside.
 func TestMain(m *testing.M) {
 	locktest.Main(m, stores.Open, "1", "redis/rueidis", "go.etcd.io", "jackc")
-}
-
-// prove is how often to do something: few times, or many if that is wanted.
-func prove(few, many int) int {
-	if os.Getenv("DLOCK_PROVE") != "" {
-		return many
-	}
-	return few
 }

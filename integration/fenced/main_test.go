@@ -33,10 +33,3 @@ type size struct {
 	changes int           // acknowledged, at least
 	limit   time.Duration // in which it has to be done
 }
-
-func sized(small, large size) size {
-	if os.Getenv("DLOCK_PROVE") == "1" {
-		return large
-	}
-	return small
-}

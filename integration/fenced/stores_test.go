@@ -7,6 +7,7 @@ import (
 
 	"github.com/dlock-go/dlock/integration/stores"
 	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/internal/postgrestest"
 	"github.com/dlock-go/dlock/internal/proxytest"
 	"github.com/dlock-go/dlock/internal/redistest"
@@ -81,7 +82,7 @@ func onZookeeper(t *testing.T, _ *redistest.Server) *keeper {
 func everywhere(t *testing.T, small, large size, run func(t *testing.T, s size, data *redistest.Server, on *keeper)) {
 	for _, k := range keepers {
 		t.Run(k.name, func(t *testing.T) {
-			s := sized(small, large)
+			s := locktest.Prove(small, large)
 			if k.slow {
 				s.changes = max(s.changes/10, 50)
 			}

@@ -48,7 +48,7 @@ func (s *site) overlap(t testing.TB, name string) (both time.Duration, told, voi
 	case at := <-lost:
 		both, told = at.Sub(granted.at), true
 		if both > 0 {
-			stopped := s.pulse.stopped(granted.at.Add(-lease/30), at)
+			stopped := s.pulse.Stopped(granted.at.Add(-lease/10), at)
 			void = stopped > 2*stall && stopped > both
 		}
 	case <-time.After(watched):

@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/internal/postgrestest"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/internal/zookeepertest"
@@ -20,8 +21,8 @@ import (
 // clients and a lock of its own.
 type site struct {
 	library
-	pulse *pulse // of this process
-	beats *pulse // of the server
+	pulse *locktest.Pulse // of this process
+	beats *locktest.Pulse // of the server
 	redis *redistest.Server
 	sql   *postgrestest.Server
 	rows  *pgxpool.Pool
@@ -59,7 +60,7 @@ func newSite(t *testing.T, l library) *site {
 // something took.
 func (s *site) excused(since time.Time) bool {
 	now := time.Now()
-	return max(s.pulse.stopped(since, now), s.beats.stopped(since, now)) > now.Sub(since)/2
+	return max(s.pulse.Stopped(since, now), s.beats.Stopped(since, now)) > now.Sub(since)/2
 }
 
 func (s *site) addr() string {

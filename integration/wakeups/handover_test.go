@@ -23,8 +23,8 @@ func TestRedisSubscribersKilled(t *testing.T) {
 		clients = append(clients, locktest.NewClient(t, stores.OpenFor(t, server.URL()), asleep))
 	}
 	server.Client() // connects, which only this goroutine may have fail
-	r := newRelay(newPulse(t, func() error { return server.Do("PING").Error() }), prove(2000, 100_000))
-	r.run(t, clients, prove(20, 1000), func() int {
+	r := newRelay(newPulse(t, func() error { return server.Do("PING").Error() }), locktest.Prove(2000, 100_000))
+	r.run(t, clients, locktest.Prove(20, 1000), func() int {
 		killed, err := server.Do("CLIENT", "KILL", "TYPE", "pubsub").AsInt64()
 		if err != nil {
 			t.Error(err)
@@ -46,8 +46,8 @@ func TestEtcdWatchersCut(t *testing.T) {
 		_, err := admin.Get(context.Background(), "pulse")
 		return err
 	}
-	r := newRelay(newPulse(t, beat), prove(1000, 20_000))
-	r.cutWires(t, server.Members[0].Endpoint, "etcd://", prove(10, 200))
+	r := newRelay(newPulse(t, beat), locktest.Prove(1000, 20_000))
+	r.cutWires(t, server.Members[0].Endpoint, "etcd://", locktest.Prove(10, 200))
 }
 
 // The same for PostgreSQL, where the connection that listens is one of several.
@@ -59,8 +59,8 @@ func TestPostgresListenersKilled(t *testing.T) {
 		clients = append(clients, locktest.NewClient(t, stores.OpenFor(t, url), asleep))
 	}
 	admin := connect(t, url)
-	r := newRelay(newPulse(t, beatOf(t, url)), prove(1000, 20_000))
-	r.run(t, clients, prove(10, 200), func() (killed int) {
+	r := newRelay(newPulse(t, beatOf(t, url)), locktest.Prove(1000, 20_000))
+	r.run(t, clients, locktest.Prove(10, 200), func() (killed int) {
 		// Of a backend the activity is its last statement, which is the one that listens.
 		err := admin.QueryRow(context.Background(), `SELECT count(pg_terminate_backend(pid))
 			FROM pg_stat_activity WHERE query ILIKE 'LISTEN%' AND pid <> pg_backend_pid()`).Scan(&killed)
@@ -79,9 +79,9 @@ func TestPostgresListenersKilled(t *testing.T) {
 // else.
 func TestZookeeperWatchersCut(t *testing.T) {
 	server := zookeepertest.Start(t, 1)
-	r := newRelay(newPulse(t, lookAt(t, server.URL())), prove(400, 10_000))
+	r := newRelay(newPulse(t, lookAt(t, server.URL())), locktest.Prove(400, 10_000))
 	r.lost = lostOnZookeeper
-	r.cutWires(t, server.Members[0].Addr, "zk://", prove(5, 100))
+	r.cutWires(t, server.Members[0].Addr, "zk://", locktest.Prove(5, 100))
 }
 
 // cutWires hands locks over between clients, each on a wire of its own, and cuts one wire

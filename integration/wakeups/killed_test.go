@@ -55,10 +55,10 @@ func TestZookeeperHolderKilled(t *testing.T) {
 }
 
 // killHolders allows the next grant to be early and late by so much, beside what the store says is left of the lease.
-func killHolders(t *testing.T, url string, p *pulse, early, late time.Duration) {
+func killHolders(t *testing.T, url string, p *locktest.Pulse, early, late time.Duration) {
 	direct := stores.OpenFor(t, url)
 	c := locktest.NewClient(t, stores.OpenFor(t, url), asleep)
-	rounds := prove(4, 40)
+	rounds := locktest.Prove(4, 40)
 	worst := make(chan time.Duration, rounds)
 	few := make(chan struct{}, 4) // a process that starts takes a lot
 	t.Run("rounds", func(t *testing.T) {
@@ -82,7 +82,7 @@ func killHolders(t *testing.T, url string, p *pulse, early, late time.Duration) 
 
 // killHolder returns how long after the end of the lease the next was granted.
 func killHolder(
-	t *testing.T, url, name string, direct store.Store, c *dlock.Client, p *pulse, early, late time.Duration,
+	t *testing.T, url, name string, direct store.Store, c *dlock.Client, p *locktest.Pulse, early, late time.Duration,
 ) time.Duration {
 	holder := locktest.StartChild(t, "hold", url, name, mortal)
 	token := holder.Says("held")
@@ -111,7 +111,7 @@ func killHolder(
 	}
 	over := answered.Add(left)
 	after := at.Sub(over)
-	if after > late+locktest.Late && p.ran(over, at) > late+locktest.Late {
+	if after > late+locktest.Late && after-p.Stopped(over, at) > late+locktest.Late {
 		t.Errorf("granted %v after the lease was over", after)
 	}
 	locktest.Unlock(t, h)

@@ -7,8 +7,8 @@
 package wakeups
 
 import (
-	"os"
 	"testing"
+	"time"
 
 	"github.com/dlock-go/dlock/integration/stores"
 	"github.com/dlock-go/dlock/internal/locktest"
@@ -16,10 +16,7 @@ import (
 
 func TestMain(m *testing.M) { locktest.Main(m, stores.Open, "16") }
 
-// prove is how often to do something: few times, or many if that is wanted.
-func prove(few, many int) int {
-	if os.Getenv("DLOCK_PROVE") != "" {
-		return many
-	}
-	return few
+// newPulse asks a server for next to nothing all the time. A quarter of a second without an answer is a stop.
+func newPulse(t *testing.T, beat func() error) *locktest.Pulse {
+	return locktest.StartPulse(t, 5*time.Millisecond, 250*time.Millisecond, func() (time.Duration, error) { return 0, beat() })
 }

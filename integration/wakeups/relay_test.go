@@ -33,7 +33,7 @@ const (
 // as soon as it has given it up: so each unlock is a hand-over to the next in
 // the queue.
 type relay struct {
-	pulse *pulse
+	pulse *locktest.Pulse
 	goal  int64
 	lost  time.Duration // how long a hand-over takes that nobody was told of
 	count atomic.Int64  // hand-overs so far
@@ -53,7 +53,7 @@ type slow struct {
 	token uint64
 }
 
-func newRelay(p *pulse, goal int) *relay {
+func newRelay(p *locktest.Pulse, goal int) *relay {
 	return &relay{pulse: p, goal: int64(goal), lost: lost, done: make(chan struct{})}
 }
 
@@ -171,7 +171,7 @@ func (r *relay) report(t *testing.T, in time.Duration) {
 	}
 	late, worst := 0, time.Duration(0)
 	for _, s := range r.slow {
-		ran := r.pulse.ran(s.from, s.from.Add(s.took))
+		ran := s.took - r.pulse.Stopped(s.from, s.from.Add(s.took))
 		if worst = max(worst, ran); ran <= r.lost {
 			continue // it was not the waiter that nobody told, it was the machine
 		}
@@ -185,6 +185,6 @@ func (r *relay) report(t *testing.T, in time.Duration) {
 	t.Logf("%d hand-overs with %d kills in %v: median %v, p99 %v, worst %v, lost %d",
 		len(r.took), r.kills, in.Round(time.Millisecond), at(0.5), at(0.99), at(1), late)
 	if n := len(r.slow); n > 0 {
-		t.Logf("%d took longer than %v; without the times when the server was stopped, %v at most, the worst was %v", n, r.lost, r.pulse.worst(), worst)
+		t.Logf("%d took longer than %v; without the times when the server was stopped, %v at most, the worst was %v", n, r.lost, r.pulse.Worst(), worst)
 	}
 }

@@ -1,0 +1,89 @@
+package locktest
+
+import (
+	"os"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Prove returns how much a test does: few, or many with DLOCK_PROVE=1.
+func Prove[T any](few, many T) T {
+	if os.Getenv("DLOCK_PROVE") != "" {
+		return many
+	}
+	return few
+}
+
+// Pulse beats all the time, and so knows when this process did not run, or a server did not answer. Nobody can be
+// told of anything then.
+type Pulse struct {
+	least time.Duration
+	mu    sync.Mutex
+	stops []stop
+}
+
+type stop struct {
+	from, to time.Time
+	took     time.Duration
+}
+
+// StartPulse beats until the test ends. Each beat calls ask and then pauses for beat. What takes longer than that by
+// least is a stop. So is what ask says to have waited for: a time for which something was kept from running since
+// the beat before. An error of ask fails the test.
+func StartPulse(t testing.TB, beat, least time.Duration, ask func() (waited time.Duration, err error)) *Pulse {
+	p := &Pulse{least: beat + least}
+	end := make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			from := time.Now()
+			waited, err := ask()
+			if err != nil {
+				t.Error("the server does not answer:", err)
+				return
+			}
+			select {
+			case <-time.After(beat):
+			case <-end:
+				return
+			}
+			to := time.Now()
+			if took := max(to.Sub(from)-beat, waited); took > least {
+				p.mu.Lock()
+				p.stops = append(p.stops, stop{from.Add(-waited), to, took})
+				p.mu.Unlock()
+			}
+		}
+	})
+	t.Cleanup(func() { close(end); running.Wait() })
+	return p
+}
+
+// Stopped returns for how long something was stopped between two moments.
+func (p *Pulse) Stopped(from, to time.Time) (sum time.Duration) {
+	time.Sleep(2 * p.least) // for a stop that has just ended to be noticed
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.stops {
+		begin, end := s.from, s.to
+		if begin.Before(from) {
+			begin = from
+		}
+		if end.After(to) {
+			end = to
+		}
+		sum += min(s.took, max(end.Sub(begin), 0))
+	}
+	return sum
+}
+
+// Worst returns the longest stop.
+func (p *Pulse) Worst() (d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.stops {
+		d = max(d, s.took)
+	}
+	return d
+}

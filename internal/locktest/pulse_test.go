@@ -1,0 +1,41 @@
+package locktest
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestPulse: a stop counts from when a moment asks for it, once, and what a beat says that it waited for counts too.
+func TestPulse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const beat, least = time.Millisecond, 10 * time.Millisecond
+		began := time.Now()
+		asked := 0
+		p := StartPulse(t, beat, least, func() (time.Duration, error) {
+			switch asked++; asked {
+			case 1:
+				time.Sleep(100 * time.Millisecond)
+			case 3:
+				return 20 * time.Millisecond, nil
+			case 4:
+				time.Sleep(least) // too short
+			}
+			return 0, nil
+		})
+		time.Sleep(200 * time.Millisecond)
+		for _, c := range []struct{ from, to, want time.Duration }{
+			{0, time.Second, 120 * time.Millisecond},
+			{40 * time.Millisecond, 70 * time.Millisecond, 30 * time.Millisecond},
+			{110 * time.Millisecond, time.Second, 0},
+			{time.Minute, time.Hour, 0},
+		} {
+			if got := p.Stopped(began.Add(c.from), began.Add(c.to)); got != c.want {
+				t.Errorf("stopped between %v and %v: got %v, want %v", c.from, c.to, got, c.want)
+			}
+		}
+		if got := p.Worst(); got != 100*time.Millisecond {
+			t.Errorf("the longest stop: got %v", got)
+		}
+	})
+}
