@@ -15,7 +15,11 @@ import (
 	"github.com/dlock-go/dlock/internal/locktest"
 )
 
+// calls is how many are cancelled while the server is up, and as many while it is down.
+var calls = locktest.Prove(150, 10_000)
+
 func TestRedisCancels(t *testing.T)     { soak(t, startRedis(t)) }
+func TestQuorumCancels(t *testing.T)    { soak(t, startQuorum(t)) }
 func TestEtcdCancels(t *testing.T)      { soak(t, startEtcd(t)) }
 func TestPostgresCancels(t *testing.T)  { soak(t, startPostgres(t)) }
 func TestZooKeeperCancels(t *testing.T) { soak(t, startZookeeper(t)) }
@@ -43,34 +47,35 @@ func soak(t *testing.T, s *server) {
 	for n := range taken {
 		held = append(held, locktest.Lock(t, others, lockName(n)))
 	}
-	// It knows when this process did not run. Nobody can return from anything then.
-	heart := locktest.StartPulse(t, time.Millisecond, 2*time.Millisecond, func() (time.Duration, error) { return 0, nil })
+	heart := locktest.WatchProcess(t, 2*time.Millisecond)
 	kept := len(s.left())
 	closed := used()
 
 	on := stores.OpenFor(t, s.wire)
 	c := locktest.NewClient(t, on, cancels)
 	r := &run{client: c, heart: heart}
-	n := locktest.Prove(150, 10_000)
 	r.cancel(t, "to begin with", 100)
 	heal(t, c, s, kept)
 	idle := used()
 
-	r.cancel(t, "up", n)
+	r.cancel(t, "up", calls)
 	for i, d := range s.downs {
 		d.begin()
-		r.cancel(t, d.name, n*(i+1)/len(s.downs)-n*i/len(s.downs))
+		r.cancel(t, d.name, calls*(i+1)/len(s.downs)-calls*i/len(s.downs))
 		d.end()
 		heal(t, c, s, kept)
 	}
-	t.Logf("all healed: %v, %v before", back(t, "when all is healed", idle, 2*n), idle)
+	for n := 0; n < s.forgets; n++ {
+		locktest.Unlock(t, locktest.Lock(t, c, "healed"))
+	}
+	t.Logf("all healed: %v, %v before", back(t, "when all is healed", idle, 2*calls), idle)
 
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
 	on.Close()
 	closed.objects = idle.objects // the handles are closed, but not forgotten
-	t.Logf("closed: %v, %v before it was opened", back(t, "when all is closed", closed, 2*n), closed)
+	t.Logf("closed: %v, %v before it was opened", back(t, "when all is closed", closed, 2*calls), closed)
 	for _, h := range held {
 		locktest.Unlock(t, h)
 	}

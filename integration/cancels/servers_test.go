@@ -3,6 +3,7 @@ package cancels
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +28,7 @@ type server struct {
 	downs     []down
 	left      func() []string // what it keeps
 	lazy      bool            // what has expired goes when somebody looks
+	forgets   int             // after so many calls a handle has forgotten ids that are over
 }
 
 // down is a way for a server to be down.
@@ -48,7 +50,8 @@ func startRedis(t *testing.T) *server {
 		},
 		left: func() (left []string) {
 			for _, key := range strings.Fields(s.MustDo("KEYS", "*")) {
-				if !strings.HasSuffix(key, "}:token") {
+				// A counter of tokens, and the life of a quorum's node, last as long as the data.
+				if !strings.HasSuffix(key, "}:token") && !strings.HasSuffix(key, "}:life") {
 					left = append(left, "key "+key)
 				}
 			}
@@ -58,6 +61,37 @@ func startRedis(t *testing.T) *server {
 			return left
 		},
 	}
+}
+
+// startQuorum has one node down, and then each in another way. What several nodes keep counts once: one may have a hold
+// a little later than the others.
+func startQuorum(t *testing.T) *server {
+	nodes := []*server{startRedis(t), startRedis(t), startRedis(t)}
+	all := &server{lazy: true, forgets: calls}
+	var urls, wires []string
+	for _, node := range nodes {
+		urls, wires = append(urls, node.url), append(wires, node.wire)
+	}
+	all.url, all.wire = stores.DurableQuorum(urls...), stores.DurableQuorum(wires...)
+	one := nodes[0].downs[0]
+	one.name = "one node " + one.name
+	all.downs = []down{one, {"no node answers", func() {
+		for i, node := range nodes {
+			node.downs[i].begin()
+		}
+	}, func() {
+		for i, node := range nodes {
+			node.downs[i].end()
+		}
+	}}}
+	all.left = func() (left []string) {
+		for _, node := range nodes {
+			left = append(left, node.left()...)
+		}
+		slices.Sort(left)
+		return slices.Compact(left)
+	}
+	return all
 }
 
 func startEtcd(t *testing.T) *server {

@@ -31,7 +31,7 @@ var keepers = []struct {
 	slow  bool // so that a test is content with a part
 	start func(t *testing.T, data *redistest.Server) *keeper
 }{
-	{"redis", false, onRedis}, {"etcd", true, onEtcd}, {"postgres", true, onPostgres}, {"zookeeper", true, onZookeeper},
+	{"redis", false, onRedis}, {"quorum", true, onQuorum}, {"etcd", true, onEtcd}, {"postgres", true, onPostgres}, {"zookeeper", true, onZookeeper},
 }
 
 func onRedis(t *testing.T, data *redistest.Server) *keeper {
@@ -56,6 +56,36 @@ func onRedis(t *testing.T, data *redistest.Server) *keeper {
 			return n
 		},
 		planned: func() int { return p.Calls() / 250 },
+	}
+}
+
+// onQuorum has the connections to all nodes cut at once.
+func onQuorum(t *testing.T, _ *redistest.Server) *keeper {
+	var nodes []*keeper
+	var direct, wires []string
+	for range 3 {
+		node := onRedis(t, redistest.Start(t))
+		nodes, direct, wires = append(nodes, node), append(direct, node.direct), append(wires, node.wire)
+	}
+	return &keeper{
+		direct: strings.Join(direct, " "), wire: strings.Join(wires, " "),
+		cut: func() {
+			for _, node := range nodes {
+				node.cut()
+			}
+		},
+		unsubscribe: func(t *testing.T) (n int64) {
+			for _, node := range nodes {
+				n += node.unsubscribe(t)
+			}
+			return n
+		},
+		planned: func() (n int) {
+			for _, node := range nodes {
+				n += node.planned()
+			}
+			return n
+		},
 	}
 }
 

@@ -30,7 +30,7 @@ func (s *site) startPostgres(t *testing.T) {
 		}
 		return newDlock(on)
 	}
-	s.beats = serverPulse(t, func() { rows.Exec(ctx, "SELECT 1") })
+	s.beats = watch(t, func() { rows.Exec(ctx, "SELECT 1") })
 }
 
 // hasRow reports whether the table has the lock.

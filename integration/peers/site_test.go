@@ -34,7 +34,7 @@ type site struct {
 
 func newSite(t *testing.T, l library) *site {
 	t.Helper()
-	s := &site{library: l, pulse: newPulse(t)}
+	s := &site{library: l, pulse: locktest.WatchProcess(t, stall)}
 	switch {
 	case l.sql:
 		s.startPostgres(t)
@@ -42,17 +42,26 @@ func newSite(t *testing.T, l library) *site {
 	case l.etcd:
 		s.etcd = etcdtest.Start(t, 1)
 		s.admin = s.etcd.Client(t)
-		s.beats = serverPulse(t, func() { s.admin.Get(context.Background(), "pulse") })
+		s.beats = watch(t, func() { s.admin.Get(context.Background(), "pulse") })
 	case l.zookeeper:
 		s.zk = zookeepertest.Start(t, 1)
 		s.nodes = connectZookeeper(t, s.zk)
-		s.beats = serverPulse(t, func() { s.nodes.Exists("/pulse") })
+		s.beats = watch(t, func() { s.nodes.Exists("/pulse") })
 	default:
 		s.redis = redistest.Start(t)
 		s.redis.Client() // connects, which only this goroutine may have fail
-		s.beats = serverPulse(t, func() { s.redis.Do("PING") })
+		s.beats = watch(t, func() { s.redis.Do("PING") })
 	}
 	return s
+}
+
+// stall is how long this process, or a thread of it, is kept from running before
+// it counts: half of the margin that dlock keeps of such a lease.
+const stall = lease/200 + time.Millisecond
+
+// watch watches a server that ask asks. It need not answer.
+func watch(t *testing.T, ask func()) *locktest.Pulse {
+	return locktest.WatchServer(t, stall, func() error { ask(); return nil })
 }
 
 // excused reports whether for half of the time since a moment the machine did not

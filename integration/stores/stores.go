@@ -12,9 +12,13 @@ import (
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/etcd"
 	"github.com/dlock-go/dlock/store/postgres"
+	"github.com/dlock-go/dlock/store/quorum"
 	"github.com/dlock-go/dlock/store/redis"
 	"github.com/dlock-go/dlock/store/zookeeper"
 )
+
+// durable, before the URLs of a quorum, says that its servers lose nothing: no lock waits until they are as old as a lease.
+const durable = "durable "
 
 // Open opens the store of a URL, or a quorum of the Redis servers of several.
 func Open(url string) (store.Store, error) {
@@ -26,11 +30,34 @@ func Open(url string) (store.Store, error) {
 	case "zk":
 		return zookeeper.Open(url)
 	}
+	if urls, ok := strings.CutPrefix(url, durable); ok {
+		return openDurable(strings.Fields(urls)...)
+	}
 	if nodes := strings.Fields(url); len(nodes) > 1 {
 		return redis.OpenQuorum(nodes...)
 	}
 	return redis.Open(url)
 }
+
+// openDurable is [redis.OpenQuorum] for servers that lose nothing.
+func openDurable(urls ...string) (store.Store, error) {
+	var dialed []*redis.Node
+	var nodes []store.Store
+	for _, url := range urls {
+		n, err := redis.OpenNode(url)
+		if err != nil {
+			return nil, err
+		}
+		dialed, nodes = append(dialed, n), append(nodes, n)
+	}
+	if err := quorum.AwaitMajority(dialed); err != nil {
+		return nil, err
+	}
+	return quorum.NewWithOptions(&quorum.Options{Durable: true, Own: true}, nodes...)
+}
+
+// DurableQuorum returns the URL of a quorum whose servers lose nothing.
+func DurableQuorum(urls ...string) string { return durable + strings.Join(urls, " ") }
 
 // OpenFor opens a store that is closed when the test ends.
 func OpenFor(t testing.TB, url string) store.Store {

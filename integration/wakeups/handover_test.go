@@ -17,23 +17,33 @@ import (
 // All connections that subscribe are killed, by the server, while locks go from
 // hand to hand. Nobody is left waiting for a message that was lost.
 func TestRedisSubscribersKilled(t *testing.T) {
-	server := redistest.Start(t)
+	killSubscribers(t, []*redistest.Server{redistest.Start(t)}, locktest.Prove(2000, 100_000), locktest.Prove(20, 1000))
+}
+
+// The same for a quorum, at all nodes. It has no order among those who wait, so a hand-over is one to anybody.
+func TestQuorumSubscribersKilled(t *testing.T) {
+	killSubscribers(t, startMasters(t), locktest.Prove(1000, 50_000), locktest.Prove(10, 500))
+}
+
+func killSubscribers(t *testing.T, servers []*redistest.Server, goal, kills int) {
 	var clients []*dlock.Client
 	for range runners {
-		clients = append(clients, locktest.NewClient(t, stores.OpenFor(t, server.URL()), asleep))
+		clients = append(clients, locktest.NewClient(t, stores.OpenFor(t, urlOf(servers)), asleep))
 	}
-	server.Client() // connects, which only this goroutine may have fail
-	r := newRelay(newPulse(t, func() error { return server.Do("PING").Error() }), locktest.Prove(2000, 100_000))
-	r.run(t, clients, locktest.Prove(20, 1000), func() int {
-		killed, err := server.Do("CLIENT", "KILL", "TYPE", "pubsub").AsInt64()
-		if err != nil {
-			t.Error(err)
-			return 1
+	r := newRelay(newPulse(t, ping(servers)), goal)
+	r.run(t, clients, kills, func() (n int) {
+		for _, server := range servers {
+			killed, err := server.Do("CLIENT", "KILL", "TYPE", "pubsub").AsInt64()
+			if err != nil {
+				t.Error(err)
+				return 1
+			}
+			n += int(killed)
 		}
-		if killed > 0 {
+		if n > 0 {
 			r.killed()
 		}
-		return int(killed)
+		return n
 	})
 }
 

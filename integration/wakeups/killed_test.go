@@ -23,10 +23,13 @@ const mortal = 2 * time.Second
 // A holder is killed with SIGKILL while somebody waits who does not ask by itself
 // in time. It gets in when the lease of the holder is over.
 func TestRedisHolderKilled(t *testing.T) {
-	server := redistest.Start(t)
-	server.Client()
-	p := newPulse(t, func() error { return server.Do("PING").Error() })
-	killHolders(t, server.URL(), p, time.Millisecond, 50*time.Millisecond)
+	servers := []*redistest.Server{redistest.Start(t)}
+	killHolders(t, urlOf(servers), newPulse(t, ping(servers)), time.Millisecond, 50*time.Millisecond)
+}
+
+func TestQuorumHolderKilled(t *testing.T) {
+	servers := startMasters(t)
+	killHolders(t, urlOf(servers), newPulse(t, ping(servers)), time.Millisecond, 50*time.Millisecond)
 }
 
 // The server says in whole seconds what is left, never more than there is, looks

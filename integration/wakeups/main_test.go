@@ -18,5 +18,5 @@ func TestMain(m *testing.M) { locktest.Main(m, stores.Open, "16") }
 
 // newPulse asks a server for next to nothing all the time. A quarter of a second without an answer is a stop.
 func newPulse(t *testing.T, beat func() error) *locktest.Pulse {
-	return locktest.StartPulse(t, 5*time.Millisecond, 250*time.Millisecond, func() (time.Duration, error) { return 0, beat() })
+	return locktest.WatchServer(t, 250*time.Millisecond, beat)
 }

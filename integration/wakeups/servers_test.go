@@ -2,12 +2,48 @@ package wakeups
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dlock-go/dlock/integration/stores"
+	"github.com/dlock-go/dlock/internal/redistest"
 )
+
+// startMasters starts the servers of a quorum.
+func startMasters(t *testing.T) (servers []*redistest.Server) {
+	t.Helper()
+	for range 3 {
+		servers = append(servers, redistest.Start(t))
+	}
+	return servers
+}
+
+// urlOf is the URL of one server, or of a quorum. No server restarts, so all are durable.
+func urlOf(servers []*redistest.Server) string {
+	var urls []string
+	for _, server := range servers {
+		urls = append(urls, server.URL())
+	}
+	if len(urls) == 1 {
+		return urls[0]
+	}
+	return stores.DurableQuorum(urls...)
+}
+
+// ping asks all servers for next to nothing.
+func ping(servers []*redistest.Server) func() error {
+	for _, server := range servers {
+		server.Client() // connects, which only this goroutine may have fail
+	}
+	return func() (err error) {
+		for _, server := range servers {
+			err = errors.Join(err, server.Do("PING").Error())
+		}
+		return err
+	}
+}
 
 func connect(t *testing.T, url string) *pgx.Conn {
 	t.Helper()

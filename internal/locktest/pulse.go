@@ -28,18 +28,29 @@ type stop struct {
 	took     time.Duration
 }
 
-// StartPulse beats until the test ends. Each beat calls ask and then pauses for beat. What takes longer than that by
-// least is a stop. So is what ask says to have waited for: a time for which something was kept from running since
-// the beat before. An error of ask fails the test.
-func StartPulse(t testing.TB, beat, least time.Duration, ask func() (waited time.Duration, err error)) *Pulse {
+const beat = 5 * time.Millisecond
+
+// WatchServer beats until the test ends. A beat that takes longer than it should by least is a stop. An error of ask
+// fails the test.
+func WatchServer(t testing.TB, least time.Duration, ask func() error) *Pulse {
+	return startPulse(t, beat, least, ask, func() map[string]time.Duration { return nil })
+}
+
+// WatchProcess is for this process. It is a stop too, where the system says so, if a thread of it waits for a
+// processor for longer than least.
+func WatchProcess(t testing.TB, least time.Duration) *Pulse {
+	return startPulse(t, beat, least, func() error { return nil }, threads)
+}
+
+func startPulse(t testing.TB, beat, least time.Duration, ask func() error, threads func() map[string]time.Duration) *Pulse {
 	p := &Pulse{least: beat + least}
 	end := make(chan struct{})
 	var running sync.WaitGroup
 	running.Go(func() {
+		before := threads()
 		for {
 			from := time.Now()
-			waited, err := ask()
-			if err != nil {
+			if err := ask(); err != nil {
 				t.Error("the server does not answer:", err)
 				return
 			}
@@ -48,7 +59,14 @@ func StartPulse(t testing.TB, beat, least time.Duration, ask func() (waited time
 			case <-end:
 				return
 			}
-			to := time.Now()
+			after, to := threads(), time.Now()
+			var waited time.Duration
+			for thread, d := range after {
+				if was, known := before[thread]; known {
+					waited = max(waited, d-was)
+				}
+			}
+			before = after
 			if took := max(to.Sub(from)-beat, waited); took > least {
 				p.mu.Lock()
 				p.stops = append(p.stops, stop{from.Add(-waited), to, took})

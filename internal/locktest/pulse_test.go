@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// TestPulse: a stop counts from when a moment asks for it, once, and what a beat says that it waited for counts too.
+// TestPulse: a stop counts as far as it is between the moments, and so does the time for which a thread waited.
 func TestPulse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const beat, least = time.Millisecond, 10 * time.Millisecond
 		began := time.Now()
-		asked := 0
-		p := StartPulse(t, beat, least, func() (time.Duration, error) {
+		asked, waited := 0, time.Duration(0)
+		p := startPulse(t, beat, least, func() error {
 			switch asked++; asked {
 			case 1:
 				time.Sleep(100 * time.Millisecond)
 			case 3:
-				return 20 * time.Millisecond, nil
+				waited += 20 * time.Millisecond
 			case 4:
 				time.Sleep(least) // too short
 			}
-			return 0, nil
-		})
+			return nil
+		}, func() map[string]time.Duration { return map[string]time.Duration{"a": waited, "b": 0} })
 		time.Sleep(200 * time.Millisecond)
 		for _, c := range []struct{ from, to, want time.Duration }{
 			{0, time.Second, 120 * time.Millisecond},

@@ -1,4 +1,4 @@
-package peers
+package locktest
 
 import (
 	"os"
@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// waited returns for how long each thread of this process was ready to run and
+// threads returns for how long each thread of this process was ready to run and
 // did not get a processor.
-func waited() map[string]time.Duration {
+func threads() map[string]time.Duration {
 	all := map[string]time.Duration{}
 	threads, _ := filepath.Glob("/proc/self/task/*/schedstat")
 	for _, thread := range threads {
