@@ -33,6 +33,7 @@ type library struct {
 	sql       bool                              // PostgreSQL, not Redis
 	polls     bool                              // who waits asks again and again, and is not told
 	dlock     bool                              // so it has to keep dlock's promises
+	quorum    bool                              // three servers of Redis, with spaces between their addresses
 	fault     string                            // the only fault that it is tried with; empty: all
 	open      func(addr string) (client, error) // nil: the site has one
 }
@@ -50,6 +51,7 @@ var libraries = []library{
 	{name: "dlock on PostgreSQL", module: dlockModule, sql: true, dlock: true},
 	{name: "etcd concurrency", use: "a `Session` for each client", module: etcdModule, etcd: true, open: openConcurrency},
 	{name: "dlock on ZooKeeper", module: dlockModule, zookeeper: true, dlock: true, fault: "overlap", open: openDlockZookeeper},
+	{name: "dlock on a quorum", module: dlockModule, quorum: true, dlock: true, fault: "overlap", open: openDlockMajority},
 }
 
 const (

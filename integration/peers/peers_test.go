@@ -14,7 +14,9 @@ type report struct {
 	library
 	overlaps      []time.Duration
 	untold        int
-	void, again   int             // runs of which nothing can be said, and those made again for that
+	darkened      []bool          // the runs of overlap: whether they are void, as nothing can be said of them
+	orphaned      []bool          // the same of orphan
+	again         int             // overlaps made again for that
 	cut, swallow  []time.Duration // until a rival was let in
 	wakeups       []time.Duration
 	failed        int // waits that ended with an error
@@ -37,8 +39,7 @@ var faults = []struct {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		if void {
-			r.void++
+		if r.darkened = append(r.darkened, void); void {
 			return
 		}
 		if r.overlaps = append(r.overlaps, both); !told {
@@ -54,15 +55,11 @@ var faults = []struct {
 			for again := 0; void && again < 5; again++ {
 				free, void = s.orphan(t, fmt.Sprint(name, "-", reply, "-again-", again), reply)
 			}
-			if void {
-				mu.Lock()
-				r.void++
-				mu.Unlock()
-				continue
-			}
 			began := time.Now().Add(-free)
 			mu.Lock()
-			*into = append(*into, free)
+			if r.orphaned = append(r.orphaned, void); !void {
+				*into = append(*into, free)
+			}
 			mu.Unlock()
 			if s.dlock && free > time.Second && !s.excused(began) {
 				t.Errorf("a lock that nobody has was not free for %v", free)
@@ -124,13 +121,29 @@ func TestPeers(t *testing.T) {
 	}
 	t.Log("\n" + table(t, reports))
 	for _, r := range reports {
-		if r.void > 0 {
-			t.Logf("%s: %d runs are void, for the machine is too busy", r.name, r.void)
+		for fault, runs := range map[string][]bool{"overlap": r.darkened, "orphan": r.orphaned} {
+			void, tooMany := voids(runs)
+			if void > 0 {
+				t.Logf("%s, %s: %d of %d runs are void, for the machine is too busy", r.name, fault, void, len(runs))
+			}
+			if tooMany {
+				t.Errorf("%s, %s: the runs that are not void prove too little", r.name, fault)
+			}
 		}
 	}
 	if *write != "" && !t.Failed() {
 		writeTable(t, *write, table(t, reports))
 	}
+}
+
+// voids counts the runs that are void. More than a fifth, and one, are too many: each was made six times.
+func voids(runs []bool) (n int, tooMany bool) {
+	for _, void := range runs {
+		if void {
+			n++
+		}
+	}
+	return n, n > 1+len(runs)/5
 }
 
 // measure runs the faults of one library side by side.
@@ -162,5 +175,21 @@ func measure(t *testing.T, r *report) {
 				}
 			})
 		})
+	}
+}
+
+// TestVoids: a run whose overlaps are all void proves nothing, however few they are.
+func TestVoids(t *testing.T) {
+	for _, c := range []struct {
+		void, runs int
+		tooMany    bool
+	}{{0, 0, false}, {1, 2, false}, {2, 2, true}, {3, 10, false}, {4, 10, true}, {41, 200, false}, {42, 200, true}} {
+		runs := make([]bool, c.runs)
+		for i := range c.void {
+			runs[i] = true
+		}
+		if n, tooMany := voids(runs); n != c.void || tooMany != c.tooMany {
+			t.Errorf("%d of %d runs are void: got %d, %t", c.void, c.runs, n, tooMany)
+		}
 	}
 }

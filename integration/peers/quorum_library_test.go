@@ -2,6 +2,7 @@ package peers
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
@@ -48,6 +49,11 @@ func openDlockQuorum(handoffs int) func([]string, time.Duration) (client, error)
 		c, err := dlock.New(s, &dlock.Options{TTL: lease, LocalHandoffs: handoffs})
 		return dlockClient{c, s}, err
 	}
+}
+
+// openDlockMajority is openDlockQuorum for addresses with spaces between them.
+func openDlockMajority(addrs string) (client, error) {
+	return openDlockQuorum(0)(strings.Fields(addrs), lease)
 }
 
 // redsyncMajority is redsync as it is meant to be used: over several servers.

@@ -31,7 +31,7 @@ func (o *orphans) add(p orphans) {
 // Who gets the lock all the same, as after a retry, unlocks it.
 func (m *masters) orphan(t testing.TB, l majority, rival client, name string, reply state) orphans {
 	t.Helper()
-	all, addrs := m.wires(t)
+	all, addrs := newWires(t, m.addrs())
 	c := m.open(t, l, addrs)
 	defer c.Close()
 	all.set(reply)

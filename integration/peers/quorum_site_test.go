@@ -25,6 +25,7 @@ func startMasters(t *testing.T, lease time.Duration) *masters {
 	m := &masters{lease: lease}
 	for range 3 {
 		server := redistest.Start(t)
+		server.Client() // connects, which only this goroutine may have fail
 		direct, err := redis.Open(server.URL())
 		if err != nil {
 			t.Fatal(err)
@@ -107,10 +108,10 @@ func (m *masters) open(t testing.TB, l majority, addrs []string) client {
 // wires are those of one client.
 type wires []*wire
 
-func (m *masters) wires(t testing.TB) (all wires, addrs []string) {
+func newWires(t testing.TB, targets []string) (all wires, addrs []string) {
 	t.Helper()
-	for _, s := range m.servers {
-		w := newWire(t, s.Addr)
+	for _, target := range targets {
+		w := newWire(t, target)
 		all, addrs = append(all, w), append(addrs, w.addr)
 	}
 	return all, addrs

@@ -24,6 +24,7 @@ type site struct {
 	pulse *locktest.Pulse // of this process
 	beats *locktest.Pulse // of the server
 	redis *redistest.Server
+	all   *masters // of a quorum
 	sql   *postgrestest.Server
 	rows  *pgxpool.Pool
 	etcd  *etcdtest.Cluster
@@ -47,6 +48,13 @@ func newSite(t *testing.T, l library) *site {
 		s.zk = zookeepertest.Start(t, 1)
 		s.nodes = connectZookeeper(t, s.zk)
 		s.beats = watch(t, func() { s.nodes.Exists("/pulse") })
+	case l.quorum:
+		s.all = startMasters(t, lease)
+		s.beats = watch(t, func() {
+			for _, server := range s.all.servers {
+				server.Do("PING")
+			}
+		})
 	default:
 		s.redis = redistest.Start(t)
 		s.redis.Client() // connects, which only this goroutine may have fail
@@ -80,15 +88,17 @@ func (s *site) addr() string {
 		return s.zk.Members[0].Addr
 	case s.sql != nil:
 		return s.sql.Addr
+	case s.all != nil:
+		return strings.Join(s.all.addrs(), " ")
 	}
 	return s.redis.Addr
 }
 
-// client opens one on a wire of its own, near one without.
-func (s *site) client(t testing.TB) (client, *wire) {
+// client opens one on wires of its own, one to each server, near one without.
+func (s *site) client(t testing.TB) (client, wires) {
 	t.Helper()
-	w := newWire(t, s.addr())
-	return s.connect(t, w.addr), w
+	all, addrs := newWires(t, strings.Fields(s.addr()))
+	return s.connect(t, strings.Join(addrs, " ")), all
 }
 func (s *site) near(t testing.TB) client {
 	t.Helper()
