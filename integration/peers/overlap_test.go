@@ -11,8 +11,8 @@ import (
 // not been told by then is not told in time to do anything about it.
 const watched = 4 * lease
 
-// overlap has the holder's wire lose everything, at some moment of its lease,
-// while a rival waits on a wire that works. It returns for how long both held:
+// overlap has the holder's wires lose everything, at some moment of its lease,
+// while a rival waits on wires that work. It returns for how long both held:
 // from the grant of the rival to when the holder was told, which is negative if
 // that was before. Who is not told holds to the end of the watch. A run is void
 // if the machine has stopped this process, which is the holder too, for longer:

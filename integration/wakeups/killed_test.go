@@ -27,6 +27,7 @@ func TestRedisHolderKilled(t *testing.T) {
 	killHolders(t, urlOf(servers), newPulse(t, ping(servers)), time.Millisecond, 50*time.Millisecond)
 }
 
+// Each node ends the lease by itself, and tells who waits.
 func TestQuorumHolderKilled(t *testing.T) {
 	servers := startMasters(t)
 	killHolders(t, urlOf(servers), newPulse(t, ping(servers)), time.Millisecond, 50*time.Millisecond)

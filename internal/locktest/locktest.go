@@ -1,5 +1,5 @@
 // Package locktest is what the tests of stores on real servers share: lock calls of a client that a
-// test can watch, and child processes that hold locks, wait for them and get killed.
+// test can watch, child processes that hold locks, wait for them and get killed, and what notices that nothing ran.
 package locktest
 
 import (
