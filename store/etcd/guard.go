@@ -25,21 +25,26 @@ func (s *Store) Guard(h interface {
 	return clientv3.Compare(clientv3.CreateRevision(dir), "<", 0)
 }
 
-// withToken finds the key of the hold that has reserved a token: one that was passed on in this process is not the first.
-// An owner's holds of one name may have the same tokens, and while one of them is there so is the lock.
+// withToken finds the key of the hold that was granted with a token, or with one before it at the same revision: a lock
+// that was passed on in this process has a later one. An owner's holds of one name may have the same token, and while
+// one of them is there so is the lock.
 func (rs *records) withToken(dir string, token uint64) (key string, create int64) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	reserved := func(r *record) bool {
-		return r.state == holding && r.token <= token && token-r.token < uint64(r.req.Tokens)
+	fits := func(r *record) bool {
+		return r.dir == dir && r.state == holding && r.token>>tokenShift == token>>tokenShift && r.token <= token
 	}
-	if r := rs.first[dir]; r != nil && reserved(r) {
-		return r.key, r.create // as nearly always
-	}
-	for _, r := range rs.m {
-		if r.dir == dir && reserved(r) {
-			return r.key, r.create
+	granted := rs.first[dir] // nearly always
+	if granted == nil || !fits(granted) {
+		granted = nil
+		for _, r := range rs.m {
+			if fits(r) && (granted == nil || r.token > granted.token) {
+				granted = r
+			}
 		}
 	}
-	return "", 0
+	if granted == nil {
+		return "", 0
+	}
+	return granted.key, granted.create
 }
