@@ -38,7 +38,7 @@ var inspectCases = []testCase{
 	},
 	{
 		name: "waiter",
-		says: "Token uint64 // of a holder; 0 for a waiter", needs: fair,
+		says: "Token uint64 // of a holder, the first of those that it reserved; 0 for a waiter", needs: fair,
 		run: func(h *harness) {
 			h.exclusive("A").hold()
 			w := h.shared("W").lease(2 * h.long)
