@@ -12,7 +12,7 @@ import (
 	"github.com/dlock-go/dlock/internal/redistest"
 )
 
-// onTerminal starts a shell script on a terminal of its own, in which "$DLOCK" is dlock. What is written to typed is
+// onTerminal starts a script of bash on a terminal of its own, in which "$DLOCK" is dlock. What is written to typed is
 // typed there.
 func onTerminal(t *testing.T, url, script string) (r *running, typed io.Writer) {
 	t.Helper()
@@ -21,7 +21,7 @@ func onTerminal(t *testing.T, url, script string) (r *running, typed io.Writer) 
 	require.NoError(t, err, "script of util-linux makes the terminal")
 	cmd.Path = path
 	cmd.Args = []string{"script", "-qec", script, "/dev/null"}
-	cmd.Env = append(cmd.Env, "SHELL=/bin/sh")
+	cmd.Env = append(cmd.Env, "SHELL=/bin/bash")
 	typed, err = cmd.StdinPipe()
 	require.NoError(t, err)
 	return start(t, cmd), typed
@@ -60,6 +60,38 @@ func TestRunLeavesTheTerminalToAPager(t *testing.T) {
 	r.says("ready made")
 	io.WriteString(typed, "quit\n")
 	assert.Equal(t, "quit", r.says("got"))
+}
+
+// A pager that reads while the command has the terminal is stopped, and the signal is for dlock run too. That goes on to
+// renew. When the command has ended the pager goes on.
+func TestRunIsNotStoppedWithItsPager(t *testing.T) {
+	t.Parallel()
+	url := redistest.Start(t).URL()
+	r, typed := onTerminal(t, url, `set -m; "$DLOCK" run --ttl=2s t -- sh -c "echo ready >/dev/tty; read word </dev/tty; echo got \$word >/dev/tty
+		echo go; exec sleep 600" | { read line; echo pager $line; read word </dev/tty; echo pager has $word; }`)
+	r.says("ready")
+	io.WriteString(typed, "yes\n")
+	assert.Equal(t, "yes", r.says("got"))
+	r.says("pager go")
+	got, said := status(t, dlock(t, url, "run", "--wait=4s", "t", "true"))
+	assert.Equal(t, 124, got, "two commands run at once: %s", said)
+	got, said = status(t, dlock(t, url, "break", "--yes", "t"))
+	require.Equal(t, 0, got, said)
+	r.says("dlock run: lock t is lost")
+	io.WriteString(typed, "more\n")
+	assert.Equal(t, "more", r.says("pager has"))
+}
+
+// A command in the background that needs the terminal says so, and goes on when fg brings it to the foreground.
+func TestRunInTheBackgroundSaysThatItNeedsTheTerminal(t *testing.T) {
+	t.Parallel()
+	r, typed := onTerminal(t, redistest.Start(t).URL(),
+		`set -m; "$DLOCK" run t -- sh -c "read word </dev/tty; echo got \$word" & read word; fg; echo status $?`)
+	r.says("dlock run: the command has stopped")
+	io.WriteString(typed, "go\n")
+	io.WriteString(typed, "yes\n")
+	assert.Equal(t, "yes", r.says("got"))
+	assert.Equal(t, "0", r.says("status"))
 }
 
 // Ctrl-C ends the command, and the script around dlock run too.

@@ -13,7 +13,7 @@ type child struct {
 	done     chan struct{} // closed when the command has ended
 	guard    *guard
 	leader   int       // pid of the leader of the command's process group; 0: the command
-	terminal *terminal // nil: the command was not given the terminal
+	terminal *terminal // nil: there is none to give
 }
 
 // lookUp finds the program of a command. status is for an error.
@@ -63,7 +63,7 @@ func startChild(p *Program, g *guard, path string, argv, env []string) (*child, 
 		c.leader = c.cmd.Process.Pid
 	}
 	writeOn()
-	c.terminal.keepRunning(c.cmd.Process.Pid, c.leader)
+	c.terminal.keepRunning(c.cmd.Process.Pid, c.leader, p.Stderr)
 	return c, nil
 }
 

@@ -22,8 +22,8 @@ var (
 
 type terminal struct{}
 
-func (*terminal) takeBack()            {}
-func (*terminal) keepRunning(_, _ int) {}
+func (*terminal) takeBack()                         {}
+func (*terminal) keepRunning(_, _ int, _ io.Writer) {}
 
 func writeOn()  {}
 func endGroup() {}

@@ -23,9 +23,10 @@ var otherSignals = []os.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINC
 // guard would kill the command.
 var pipeSignals = []os.Signal{syscall.SIGPIPE}
 
-// stopSignals is Ctrl-Z. Without SIGTTOU: a write to the terminal would send it again and
+// stopSignals are Ctrl-Z, and what a pager sends to its whole group, this process too, when it reads while the command
+// has the terminal. Without SIGTTOU: a write to the terminal would send it again and
 // again to a process that catches it.
-var stopSignals = []os.Signal{syscall.SIGTSTP}
+var stopSignals = []os.Signal{syscall.SIGTSTP, syscall.SIGTTIN}
 
 var errNoFile = fs.ErrNotExist
 

@@ -2,13 +2,16 @@
 
 package cli
 
-import "syscall"
+import (
+	"io"
+	"syscall"
+)
 
 // dieWithParent: only Linux can. The guard kills the processes here.
 func dieWithParent(attr *syscall.SysProcAttr) *syscall.SysProcAttr { return attr }
 
-// terminalForLater: only Linux tells that the command has stopped because it needs the terminal.
-func terminalForLater() *terminal { return nil }
+// tellsStops: only Linux tells that the command has stopped because it needs the terminal.
+func tellsStops() bool { return false }
 
 // keepRunning does nothing: a command that is suspended is continued with kill -CONT.
-func (t *terminal) keepRunning(_, _ int) {}
+func (t *terminal) keepRunning(_, _ int, _ io.Writer) {}

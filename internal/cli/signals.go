@@ -32,7 +32,7 @@ func catch(c chan os.Signal, list []os.Signal) {
 	}
 }
 
-// keepRenewing has Ctrl-Z not stop this process. Ctrl-Z does not reach the command, which is
+// keepRenewing has Ctrl-Z and its like not stop this process. Ctrl-Z does not reach the command, which is
 // in another process group, and the command would go on without the lock. Refused: to ignore
 // the signal, because the command would inherit that.
 func (s *signals) keepRenewing() { catch(s.unread, stopSignals) }

@@ -1,60 +1,67 @@
 package cli
 
 import (
+	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 	"unsafe"
 )
 
-// terminalForLater returns the terminal of this process, if it has one, for a command that may need it later: one that
-// asks for a password, for example.
-func terminalForLater() *terminal {
-	file, err := os.OpenFile("/dev/tty", os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		return nil
-	}
-	return &terminal{file: file, stop: func() {}}
-}
+// tellsStops reports whether a command that needs the terminal stops, and this process hears of it. Where SIGTTIN is
+// ignored, as bash has it in $(…), the command gets an error instead.
+func tellsStops() bool { return !signal.Ignored(syscall.SIGTTIN) }
 
 // keepRunning lets the command go on after Ctrl-Z. The shell does not see that the command
 // has stopped, since dlock goes on to renew, and would wait for ever. A command that has stopped because it
 // needs the terminal gets it, when this process is in the foreground.
-func (t *terminal) keepRunning(pid, group int) {
+func (t *terminal) keepRunning(pid, group int, stderr io.Writer) {
 	if t == nil {
 		return
 	}
 	news, done := make(chan os.Signal, 1), make(chan struct{})
-	news <- syscall.SIGCHLD                               // the command may have stopped before Notify
-	signal.Notify(news, syscall.SIGCHLD, syscall.SIGCONT) // SIGCONT: fg puts this process into the foreground
+	news <- syscall.SIGCHLD // the command may have stopped before Notify
+	signal.Notify(news, syscall.SIGCHLD)
+	often := time.NewTicker(time.Second) // nothing tells that fg has put this process into the foreground
 	ended := make(chan struct{})
 	t.stop = func() { signal.Stop(news); close(done); <-ended }
 	go func() {
 		defer close(ended)
+		defer often.Stop()
 		for {
 			select {
 			case <-news:
-				t.look(pid, group)
+			case <-often.C:
 			case <-done:
 				return
 			}
+			t.look(pid, group, stderr)
 		}
 	}()
 }
 
 // look continues the command if it has stopped.
-func (t *terminal) look(pid, group int) {
+func (t *terminal) look(pid, group int, stderr io.Writer) {
 	by := stoppedBy(pid)
 	needs := by == syscall.SIGTTIN || by == syscall.SIGTTOU
 	switch {
-	case by == 0:
+	case by == 0, !t.given && !needs:
+		return
 	case t.given:
-		syscall.Kill(-group, syscall.SIGCONT)
-	case needs && foreground(t.file):
+	case foreground(t.file):
 		t.give(group)
 		t.given = true
-		syscall.Kill(-group, syscall.SIGCONT)
+	case !t.told:
+		t.told = true
+		fmt.Fprintln(stderr, "dlock run: the command has stopped, because it needs the terminal, which dlock run does not have")
+		return
+	default:
+		return
 	}
+	syscall.Kill(-group, syscall.SIGCONT)
+	syscall.Kill(pid, syscall.SIGCONT) // a shell with job control has left the group
 }
 
 // siginfo is what waitid tells of a child.

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"syscall"
@@ -24,7 +25,7 @@ func TestCommandThatStopsAtOnceIsContinued(t *testing.T) {
 		return err == nil && bytes.Contains(stat, []byte(") T "))
 	}, 30*time.Second, time.Millisecond)
 	term := &terminal{given: true}
-	term.keepRunning(pid, pid)
+	term.keepRunning(pid, pid, io.Discard)
 	defer term.stop()
 	killed := time.AfterFunc(30*time.Second, func() { cmd.Process.Kill() })
 	defer killed.Stop()

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 	"unsafe"
 )
 
@@ -14,18 +15,27 @@ import (
 // from it, and Ctrl-C goes to the command and not to dlock.
 type terminal struct {
 	file  *os.File
-	given bool // the command has it
+	given bool // the command was given it
+	told  bool // that the command needs it, and this process does not have it
 	stop  func()
 }
 
-// terminalOf returns the terminal that the command is to have from its start: stdin, if it is one and this process is
-// in its foreground. If a pipe reads stdout, what reads the pipe may need the terminal: less, for example.
+// terminalOf returns the terminal. The command is given stdin at its start, if that is a terminal and this process is
+// in its foreground. Otherwise, or if a pipe reads stdout, it is given the terminal when it stops because it needs
+// that: what reads the pipe may need it too, less for example.
 func terminalOf(stdin io.Reader, stdout io.Writer) *terminal {
 	file, ok := stdin.(*os.File)
-	if !ok || isPipe(stdout) || !foreground(file) {
-		return terminalForLater()
+	if ok && foreground(file) && !(isPipe(stdout) && tellsStops()) {
+		return &terminal{file: file, given: true, stop: func() {}}
 	}
-	return &terminal{file: file, given: true, stop: func() {}}
+	if !tellsStops() {
+		return nil
+	}
+	file, err := os.OpenFile("/dev/tty", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		return nil
+	}
+	return &terminal{file: file, stop: func() {}}
 }
 
 func isPipe(w io.Writer) bool {
@@ -59,6 +69,7 @@ func (t *terminal) takeBack() {
 		signal.Ignore(syscall.SIGTTOU) // the kernel stops a background process that asks for this
 		defer signal.Reset(syscall.SIGTTOU)
 		t.give(syscall.Getpgrp())
+		syscall.Kill(0, syscall.SIGCONT) // a pager may have stopped, when it read
 	}
 }
 
@@ -69,8 +80,12 @@ func (t *terminal) give(group int) {
 }
 
 // endGroup ends this process and those around it, such as the shell script that has started it, by Ctrl-C: the terminal
-// has sent that to the command alone.
+// has sent that to the command alone. It returns if SIGINT is ignored.
 func endGroup() {
+	if signal.Ignored(syscall.SIGINT) {
+		return
+	}
 	signal.Reset(syscall.SIGINT)
 	syscall.Kill(0, syscall.SIGINT)
+	time.Sleep(time.Second) // it ends this process: bash ends a script only if the process has died of the signal
 }

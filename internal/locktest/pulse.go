@@ -15,8 +15,8 @@ func Prove[T any](few, many T) T {
 	return few
 }
 
-// Pulse beats all the time, and so knows when this process did not run, or a server did not answer. Nobody can be
-// told of anything then.
+// Pulse beats all the time, and so knows when this process did not run, or a server did not answer. What is late then
+// says nothing of the library.
 type Pulse struct {
 	least time.Duration
 	mu    sync.Mutex
@@ -83,7 +83,7 @@ func (p *Pulse) Stopped(from, to time.Time) (sum time.Duration) {
 	time.Sleep(2 * p.least) // for a stop that has just ended to be noticed
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, s := range p.stops {
+	for _, s := range p.stops { // in the order of their ends; what two have in common counts once
 		begin, end := s.from, s.to
 		if begin.Before(from) {
 			begin = from
@@ -91,7 +91,10 @@ func (p *Pulse) Stopped(from, to time.Time) (sum time.Duration) {
 		if end.After(to) {
 			end = to
 		}
-		sum += min(s.took, max(end.Sub(begin), 0))
+		if begin.Before(end) {
+			sum += min(s.took, end.Sub(begin))
+			from = end
+		}
 	}
 	return sum
 }

@@ -6,7 +6,7 @@ import (
 
 // Guard returns a condition for a transaction of the caller's own: it commits only while the hold h, such as a
 // *dlock.Hold, is there. A hold that this handle does not have, or whose method Err, if it has one, says that it is over,
-// gives a condition that never holds. Unlock h after the commit: a goroutine of this process may have the lock next,
+// gives a condition that is never true. Unlock h after the commit: a goroutine of this process may have the lock next,
 // and the condition does not tell the two apart. Guard sends nothing. The transaction has to go to the same cluster, and its user needs the right to read the keys of the
 // lock. Like the token, the condition is a revision: after the cluster has started again without its data, another
 // hold may have the same one until this one's holder is told.
@@ -25,15 +25,13 @@ func (s *Store) Guard(h interface {
 	return clientv3.Compare(clientv3.CreateRevision(dir), "<", 0)
 }
 
-// withToken finds the key of the hold that was granted with a token, or with one before it at the same revision: a lock
-// that was passed on in this process has a later one. An owner's holds of one name may have the same token, and while
-// one of them is there so is the lock.
+// withToken finds the key of the hold that has reserved a token: a lock that was passed on in this process has a later
+// token than its key. An owner's holds of one name may have the same token, and while one of them is there so is the
+// lock.
 func (rs *records) withToken(dir string, token uint64) (key string, create int64) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	fits := func(r *record) bool {
-		return r.dir == dir && r.state == holding && r.token>>tokenShift == token>>tokenShift && r.token <= token
-	}
+	fits := func(r *record) bool { return r.dir == dir && r.state == holding && r.reserved(token) }
 	granted := rs.first[dir] // nearly always
 	if granted == nil || !fits(granted) {
 		granted = nil
@@ -47,4 +45,14 @@ func (rs *records) withToken(dir string, token uint64) (key string, create int64
 		return "", 0
 	}
 	return granted.key, granted.create
+}
+
+// reserved reports whether a token is of the span of a hold. A hold that has the token of an earlier one of its owner
+// may have any of that grant, whose span is not known any more. Callers have records.mu.
+func (r *record) reserved(token uint64) bool {
+	grant := r.token >> tokenShift
+	if lent := grant != uint64(r.create); lent {
+		return token>>tokenShift == grant && r.token <= token
+	}
+	return r.token <= token && token-r.token < uint64(r.req.Tokens)
 }
