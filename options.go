@@ -221,9 +221,10 @@ func WithoutRenewal() LockOption { return func(c *lockConfig) { c.Fixed = true }
 // third of the TTL, and less than MaxHold. A grant that the store pushes lasts 3*d at
 // least, in place of a shorter WaitTTL.
 //
-// A nested call has the hold of the outer lock value. If a third of that value's TTL is
-// less than d, the warning comes a third before the end. Give the outer value the option
-// too: without it a pushed grant may last less than 3*d, and the warning comes early.
+// A nested call shares the hold of the outer lock value. If a third of that value's TTL is
+// less than d, the contexts end that third before the lease could. Give the outer value
+// the option too: without it a pushed grant may be shorter than 3*d, and the contexts end
+// early.
 func WithGrace(d time.Duration) LockOption {
 	return func(c *lockConfig) { c.grace, c.graced = d, true }
 }

@@ -47,8 +47,9 @@ func (rs *records) withToken(dir string, token uint64) (key string, create int64
 	return granted.key, granted.create
 }
 
-// reserved reports whether a token is of the span of a hold. A hold that has the token of an earlier one of its owner
-// may have any of that grant, whose span is not known any more. Callers have records.mu.
+// reserved reports whether a hold has reserved a token. Callers have records.mu. A hold that was built on an earlier one
+// of its owner has that one's token. How many the earlier one reserved is not known any more: all later tokens of its
+// grant count.
 func (r *record) reserved(token uint64) bool {
 	grant := r.token >> tokenShift
 	if lent := grant != uint64(r.create); lent {
