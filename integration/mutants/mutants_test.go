@@ -102,6 +102,9 @@ func TestPageHasEachMutant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if regexp.MustCompile(`\*\*(survives|no verdict)\*\*`).Match(page) {
+		t.Error("the page has a mutant that was not killed")
+	}
 	for _, m := range mutants(t) {
 		row := fmt.Sprintf("\n| %s | %s | ", m.name, m.source)
 		if m.by != (namedTest{}) {
