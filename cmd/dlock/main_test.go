@@ -60,7 +60,15 @@ func status(t *testing.T, cmd *exec.Cmd) (int, string) {
 	t.Helper()
 	out, err := cmd.CombinedOutput()
 	require.NotNil(t, cmd.ProcessState, "%v", err)
-	return cmd.ProcessState.ExitCode(), string(out)
+	return exit(cmd.ProcessState), string(out)
+}
+
+// exit returns the exit status as a shell has it.
+func exit(state *os.ProcessState) int {
+	if w := state.Sys().(syscall.WaitStatus); w.Signaled() {
+		return 128 + int(w.Signal())
+	}
+	return state.ExitCode()
 }
 
 // running is a command that runs.
@@ -121,7 +129,7 @@ func (r *running) ended() int {
 	r.t.Helper()
 	select {
 	case <-r.done:
-		return r.cmd.ProcessState.ExitCode()
+		return exit(r.cmd.ProcessState)
 	case <-time.After(long):
 		r.t.Fatalf("%q does not end", r.cmd.Args[1:])
 		return 0
@@ -308,6 +316,44 @@ func TestBrokenLockKillsTheCommand(t *testing.T) {
 	got, out := status(t, dlock(t, url, "break", "--yes", "b"))
 	assert.Equal(t, 0, got, out)
 	gone(t, pids...)
+	assert.Equal(t, 123, r.ended())
+}
+
+// timeout and setsid lead a process group of their own. After a loss, and a kill -9 of dlock run, what they have
+// started ends all the same.
+func TestCommandThatLeavesTheGroupEnds(t *testing.T) {
+	t.Parallel()
+	url := redistest.Start(t).URL()
+	for _, starter := range [][]string{{"timeout", "600"}, {"setsid"}} {
+		for _, lost := range []bool{true, false} {
+			args := append([]string{"run", "--ttl=6s", "l", "--"}, starter...)
+			r := start(t, dlock(t, url, append(args, "sh", "-c", "sleep 600 & echo pid $$ $!; wait")...))
+			pids := strings.Fields(r.says("pid"))
+			if lost {
+				got, out := status(t, dlock(t, url, "break", "--yes", "l"))
+				assert.Equal(t, 0, got, out)
+			} else {
+				r.signal(syscall.SIGKILL)
+			}
+			gone(t, pids...)
+			r.ended()
+		}
+	}
+}
+
+// Ctrl-C after the lock was lost does not hide the loss.
+func TestLossIsToldAfterAnInterrupt(t *testing.T) {
+	t.Parallel()
+	if signal.Ignored(syscall.SIGINT) {
+		return // a shell without job control ran this test in the background: nothing is interrupted there
+	}
+	url := redistest.Start(t).URL()
+	r := start(t, dlock(t, url, "run", "--ttl=10m", "b", "--", "sh", "-c", "echo ready; exec sleep 600"))
+	r.says("ready")
+	got, out := status(t, dlock(t, url, "break", "--yes", "b"))
+	assert.Equal(t, 0, got, out)
+	r.signal(syscall.SIGINT)
+	r.says("dlock run: lock b is lost")
 	assert.Equal(t, 123, r.ended())
 }
 

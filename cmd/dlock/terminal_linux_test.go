@@ -2,8 +2,11 @@ package main
 
 import (
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -63,7 +66,7 @@ func TestRunLeavesTheTerminalToAPager(t *testing.T) {
 }
 
 // A pager that reads while the command has the terminal is stopped, and the signal is for dlock run too. That goes on to
-// renew. When the command has ended the pager goes on.
+// renew.
 func TestRunIsNotStoppedWithItsPager(t *testing.T) {
 	t.Parallel()
 	url := redistest.Start(t).URL()
@@ -82,6 +85,40 @@ func TestRunIsNotStoppedWithItsPager(t *testing.T) {
 	assert.Equal(t, "more", r.says("pager has"))
 }
 
+// The command has asked on the terminal, and goes on without it. The pager gets it when it reads.
+func TestRunGivesTheTerminalBackToAPager(t *testing.T) {
+	t.Parallel()
+	end := filepath.Join(t.TempDir(), "end")
+	r, typed := onTerminal(t, redistest.Start(t).URL(), `set -m; "$DLOCK" run t -- sh -c "echo ready >/dev/tty; read word </dev/tty
+		echo got \$word >/dev/tty; echo go; while ! [ -e '`+end+`' ]; do sleep 0.05; done" |
+		{ read line; echo pager $line; read word </dev/tty; echo pager has $word; : >'`+end+`'; }; echo status $?`)
+	r.says("ready")
+	io.WriteString(typed, "yes\n")
+	assert.Equal(t, "yes", r.says("got"))
+	r.says("pager go")
+	io.WriteString(typed, "more\n")
+	assert.Equal(t, "more", r.says("pager has"))
+	assert.Equal(t, "0", r.says("status"))
+}
+
+// The script around dlock run ends before it. Then the shell around the script has the terminal, and keeps it.
+func TestRunTakesNoTerminalFromTheShell(t *testing.T) {
+	t.Parallel()
+	url, dir := redistest.Start(t).URL(), t.TempDir()
+	r, typed := onTerminal(t, url, `set -m; cd '`+dir+`'; sh -c 'echo pid $$
+		"$DLOCK" run t -- sh -c "echo ready; while ! [ -e end ]; do sleep 0.05; done"; :'; echo back; read word; read word; echo shell has $word`)
+	pid, err := strconv.Atoi(r.says("pid"))
+	require.NoError(t, err)
+	r.says("ready")
+	require.NoError(t, syscall.Kill(pid, syscall.SIGTERM))
+	r.says("back")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "end"), nil, 0o600))
+	got, said := status(t, dlock(t, url, "run", "--wait=1m", "t", "true"))
+	assert.Equal(t, 0, got, said)
+	io.WriteString(typed, "no\nyes\n") // the first may have been waited for before
+	assert.Equal(t, "yes", r.says("shell has"))
+}
+
 // A command in the background that needs the terminal says so, and goes on when fg brings it to the foreground.
 func TestRunInTheBackgroundSaysThatItNeedsTheTerminal(t *testing.T) {
 	t.Parallel()
@@ -94,14 +131,38 @@ func TestRunInTheBackgroundSaysThatItNeedsTheTerminal(t *testing.T) {
 	assert.Equal(t, "0", r.says("status"))
 }
 
-// Ctrl-C ends the command, and the script around dlock run too.
+// Ctrl-C ends the command, and the script around dlock run too: if the command has the terminal, if it has not, and
+// while the lock is waited for.
 func TestInterruptEndsTheScriptAroundARun(t *testing.T) {
 	t.Parallel()
 	url := redistest.Start(t).URL()
-	r, typed := onTerminal(t, url, `for i in 1 2; do "$DLOCK" run t -- sh -c "echo ready; exec sleep 600"; echo wrong; done`)
-	r.says("ready")
+	for _, script := range []string{
+		`for i in 1 2; do "$DLOCK" run t -- sh -c "echo ready; exec sleep 600"; echo wrong; done`,
+		`for i in 1 2; do "$DLOCK" run t -- sh -c "echo ready; exec sleep 600" </dev/null; echo wrong; done`,
+	} {
+		r, typed := onTerminal(t, url, script)
+		r.says("ready")
+		io.WriteString(typed, "\x03")
+		assert.Equal(t, 130, r.ended(), script)
+		got, said := status(t, dlock(t, url, "run", "--try", "t", "true"))
+		assert.Equal(t, 0, got, "the lock is not given back: %s", said)
+	}
+	holder := start(t, dlock(t, url, "run", "t", "--", "sh", "-c", "echo ready; exec sleep 600"))
+	holder.says("ready")
+	r, typed := onTerminal(t, url, `"$DLOCK" run t true; echo wrong`)
+	r.says("dlock run: waiting for lock t")
 	io.WriteString(typed, "\x03")
 	assert.Equal(t, 130, r.ended())
-	got, said := status(t, dlock(t, url, "run", "--try", "t", "true"))
-	assert.Equal(t, 0, got, "the lock is not given back: %s", said)
+}
+
+// The first process of a container cannot end by a signal.
+func TestInterruptOfTheFirstProcess(t *testing.T) {
+	t.Parallel()
+	if exec.Command("unshare", "--user", "--map-root-user", "--pid", "--fork", "true").Run() != nil {
+		t.Skip("this system lets no user make namespaces")
+	}
+	r, typed := onTerminal(t, redistest.Start(t).URL(), `unshare --user --map-root-user --pid --fork "$DLOCK" run t -- sh -c "echo ready; exec sleep 600"; s=$?; echo; echo status $s`)
+	r.says("ready")
+	io.WriteString(typed, "\x03") // which the terminal shows
+	assert.Equal(t, "130", r.says("status"))
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os/exec"
 	"runtime"
+	"time"
 )
 
 // child is the command of dlock run, and the processes that it starts.
@@ -14,6 +15,7 @@ type child struct {
 	guard    *guard
 	leader   int       // pid of the leader of the command's process group; 0: the command
 	terminal *terminal // nil: there is none to give
+	passed   bool      // a SIGINT that this process has got
 }
 
 // lookUp finds the program of a command. status is for an error.
@@ -56,18 +58,21 @@ func startChild(p *Program, g *guard, path string, argv, env []string) (*child, 
 		}
 	}()
 	if err := <-started; err != nil {
-		c.terminal.takeBack()
+		c.terminal.end()
 		return nil, fmt.Errorf("the command cannot be executed: %w", err)
 	}
 	if c.leader == 0 {
 		c.leader = c.cmd.Process.Pid
 	}
+	c.guard.tell(newCommand, c.cmd.Process.Pid)
 	writeOn()
 	c.terminal.keepRunning(c.cmd.Process.Pid, c.leader, p.Stderr)
 	return c, nil
 }
 
 func (c *child) ended() <-chan struct{} { return c.done }
+
+func (c *child) mayRun(until time.Time) { c.guard.tell(newEnd, time.Until(until)) }
 
 // end is called after the command has ended. all says to kill the processes that it has
 // started and left behind.
@@ -76,5 +81,5 @@ func (c *child) end(all bool) {
 		c.kill()
 	}
 	c.guard.dismiss() // what is left behind without a loss is meant to go on
-	c.terminal.takeBack()
+	c.terminal.end()
 }

@@ -22,25 +22,29 @@ var (
 
 type terminal struct{}
 
-func (*terminal) takeBack()                         {}
+func (*terminal) end()                              {}
 func (*terminal) keepRunning(_, _ int, _ io.Writer) {}
 
-func writeOn()  {}
-func endGroup() {}
+func writeOn() {}
+
+func (interrupt) pass() {}
 
 func (c *child) group(io.Reader) *terminal { return nil }
 func (c *child) terminate()                {}
 func (c *child) kill()                     { c.cmd.Process.Kill() }
 func (c *child) pass(s os.Signal)          { c.cmd.Process.Signal(s) }
-func (c *child) interrupted() bool         { return false }
+func (c *child) interrupted() interrupt    { return notInterrupted }
 func (c *child) status() int               { return c.cmd.ProcessState.ExitCode() }
 
 // guard needs process groups.
 type guard struct{}
 
+const newCommand, newEnd = "", ""
+
 func startGuard(string) (*guard, error) { return nil, nil }
 func (*guard) group() (int, error)      { return 0, nil }
 func (*guard) dismiss()                 {}
+func (*guard) tell(string, any)         {}
 
 var guardCommand = command{name: "guard", hidden: true, setup: func(*Program, *flag.FlagSet) action {
 	return func(context.Context, []string) (int, error) { return 0, usage("this system has no process groups") }

@@ -42,11 +42,12 @@ func (c *child) group(stdin io.Reader) *terminal {
 	return t
 }
 
+// signalGroup sends a signal to all processes of the command. Some commands leave the guard's group and
+// lead one of their own: timeout, setsid, a shell with job control.
 func (c *child) signalGroup(s syscall.Signal) {
 	syscall.Kill(-c.leader, s)
-	// A shell with job control has left the group.
-	if group, err := syscall.Getpgid(c.cmd.Process.Pid); err == nil && group != c.leader {
-		c.cmd.Process.Signal(s)
+	if pid := c.cmd.Process.Pid; pid != c.leader {
+		syscall.Kill(-pid, s)
 	}
 }
 
@@ -63,6 +64,7 @@ func (c *child) kill() {
 }
 
 func (c *child) pass(s os.Signal) {
+	c.passed = c.passed || s == os.Interrupt
 	for _, ending := range endingSignals {
 		if s == ending {
 			c.signalGroup(s.(syscall.Signal))
@@ -77,10 +79,16 @@ func (c *child) pass(s os.Signal) {
 // stop it, and nothing would renew. It is called when the command has started, which would inherit it.
 func writeOn() { signal.Ignore(syscall.SIGTTOU) }
 
-// interrupted reports whether Ctrl-C has ended the command, as far as can be seen: it had the terminal.
-func (c *child) interrupted() bool {
+// interrupted says whether SIGINT has ended the command, and as far as can be seen, whether the terminal has sent it.
+func (c *child) interrupted() interrupt {
 	w, ok := c.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	return ok && w.Signaled() && w.Signal() == syscall.SIGINT && c.terminal != nil && c.terminal.given
+	switch {
+	case !ok || !w.Signaled() || w.Signal() != syscall.SIGINT:
+		return notInterrupted
+	case c.terminal != nil && c.terminal.given && !c.passed:
+		return interruptedCommand
+	}
+	return interruptedItself
 }
 
 // status is the exit status of the command.

@@ -11,7 +11,13 @@ import (
 func dieWithParent(attr *syscall.SysProcAttr) *syscall.SysProcAttr { return attr }
 
 // tellsStops: only Linux tells that the command has stopped because it needs the terminal.
-func tellsStops() bool { return false }
+const tellsStops = false
+
+// session is the leader of this process's session.
+func session() int {
+	sid, _ := syscall.Getsid(0)
+	return sid
+}
 
 // keepRunning does nothing: a command that is suspended is continued with kill -CONT.
 func (t *terminal) keepRunning(_, _ int, _ io.Writer) {}

@@ -11,12 +11,14 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
-// guard is a process beside dlock run that kills all processes of the command if
-// dlock run is killed with SIGKILL, which it cannot act on itself. The guard reads a pipe
+// guard is a process beside dlock run that kills all processes of the command where dlock run cannot:
+// when that is killed with SIGKILL, and when the lease ends while it is stopped. The guard reads a pipe
 // that only dlock run has the other end of. It leads the process group of the command, so
 // it knows the group before the command begins. Refused: Pdeathsig alone, which Linux
 // alone has, and which leaves behind what a shell script runs at the moment.
@@ -26,9 +28,12 @@ type guard struct {
 	ready chan error
 }
 
+// The lines of the guard's pipes. A space and the value follow the first two.
 const (
-	dismissed = "done"
-	isReady   = "ready"
+	newCommand = "command" // its pid
+	newEnd     = "end"     // the time for which the command may run from now on
+	dismissed  = "done"
+	isReady    = "ready"
 )
 
 // startGuard starts the guard. The result is nil, which is a guard that does nothing, for
@@ -75,6 +80,13 @@ func (g *guard) group() (int, error) {
 	return g.pid, nil
 }
 
+// tell writes a line with a value to the guard.
+func (g *guard) tell(line string, value any) {
+	if g != nil {
+		fmt.Fprintln(g.pipe, line, value)
+	}
+}
+
 // dismiss ends the guard.
 func (g *guard) dismiss() {
 	if g != nil {
@@ -95,7 +107,10 @@ var guardCommand = command{
 			if _, err := fmt.Fprintln(p.Stdout, isReady); err != nil {
 				return 0, err
 			}
-			if !wasDismissed(p.Stdin) {
+			if command, kill := obey(p.Stdin); kill {
+				if command != 0 { // it may lead a group of its own
+					syscall.Kill(-command, syscall.SIGKILL)
+				}
 				syscall.Kill(0, syscall.SIGKILL) // the group, and this process with it
 			}
 			return exitOK, nil
@@ -103,9 +118,34 @@ var guardCommand = command{
 	},
 }
 
-// wasDismissed reads the pipe to its end, which comes when dlock run dismisses the guard or
-// when it dies.
-func wasDismissed(pipe io.Reader) bool {
-	text, _ := io.ReadAll(pipe)
-	return strings.TrimSpace(string(text)) == dismissed
+// obey reads the pipe until dlock run dismisses the guard. kill says that the command's time was over before, or
+// that dlock run has died. command is the pid of the command, 0 if it has not begun.
+func obey(pipe io.Reader) (command int, kill bool) {
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		for s := bufio.NewScanner(pipe); s.Scan(); {
+			lines <- s.Text()
+		}
+	}()
+	var end <-chan time.Time
+	for {
+		select {
+		case <-end:
+			return command, true
+		case line, ok := <-lines:
+			word, value, _ := strings.Cut(line, " ")
+			switch {
+			case !ok:
+				return command, true
+			case word == dismissed:
+				return command, false
+			case word == newCommand:
+				command, _ = strconv.Atoi(value)
+			case word == newEnd:
+				d, _ := time.ParseDuration(value)
+				end = time.After(d)
+			}
+		}
+	}
 }

@@ -54,7 +54,7 @@ type run struct {
 	label              string
 	name               string
 	command            []string
-	interrupted        bool // Ctrl-C has ended the command
+	interrupt          interrupt // how Ctrl-C has ended the run
 }
 
 // killMargin is how long before the end of the lease a command is killed: what the kill
@@ -106,11 +106,7 @@ func (r *run) do(ctx context.Context, args []string) (int, error) {
 		fmt.Fprintf(r.p.Stderr, "dlock run: %v\n", err)
 		return status, nil
 	}
-	defer func() {
-		if r.interrupted {
-			endGroup()
-		}
-	}()
+	defer func() { r.interrupt.pass() }()
 	signals := catchSignals()
 	defer signals.stop()
 	guard, err := startGuard(r.p.Self) // it gets ready while the lock is waited for
@@ -132,6 +128,9 @@ func (r *run) do(ctx context.Context, args []string) (int, error) {
 	if by, ok := errors.AsType[interrupted](context.Cause(watched)); ok {
 		if hold != nil {
 			hold.Unlock() // the logger tells of an error
+		}
+		if by.Signal == os.Interrupt {
+			r.interrupt = interruptedItself
 		}
 		return exitSignal + int(by.number()), nil
 	}
@@ -206,6 +205,7 @@ func (r *run) under(hold *dlock.Hold, guard *guard, path string, signals *signal
 		hold.Unlock()
 		return 0, err
 	}
+	guard.tell(newEnd, time.Until(hold.Deadline()))
 	child, err := startChild(r.p, guard, path, r.command, environment(r.p.Environ(), hold))
 	if err != nil {
 		hold.Unlock()
@@ -214,7 +214,6 @@ func (r *run) under(hold *dlock.Hold, guard *guard, path string, signals *signal
 	}
 	lost := supervise(hold, child, signals, r.grace, r.killMargin())
 	child.end(lost != nil)
-	r.interrupted = child.interrupted()
 	if err := hold.Unlock(); lost == nil && errors.Is(err, dlock.ErrLost) {
 		lost = err
 	} else if err != nil && lost == nil {
@@ -224,5 +223,15 @@ func (r *run) under(hold *dlock.Hold, guard *guard, path string, signals *signal
 		fmt.Fprintf(r.p.Stderr, "dlock run: lock %s is lost: %v\n", show(r.name), lost)
 		return exitLost, nil
 	}
+	r.interrupt = child.interrupted()
 	return child.status(), nil
 }
+
+// interrupt says how Ctrl-C, or another SIGINT, has ended a run.
+type interrupt int
+
+const (
+	notInterrupted     interrupt = iota
+	interruptedItself            // dlock run has got the signal, or a program has sent it to the command
+	interruptedCommand           // the terminal has sent it to the command alone
+)

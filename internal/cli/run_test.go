@@ -155,9 +155,3 @@ func TestStoreThatIsNotOpenedIsAFailure(t *testing.T) {
 	p.Open = func(context.Context, string) (store.Store, error) { return nil, context.DeadlineExceeded }
 	assert.Equal(t, exitFailed, p.Run([]string{"run", "a", "true"}))
 }
-
-func TestGuardIsDismissedByOneWord(t *testing.T) {
-	assert.True(t, wasDismissed(strings.NewReader("done\n")))
-	assert.False(t, wasDismissed(strings.NewReader("")), "dlock run was killed")
-	assert.False(t, wasDismissed(strings.NewReader("don")))
-}

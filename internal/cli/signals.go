@@ -16,8 +16,8 @@ type signals struct {
 	unread chan os.Signal // what is to do nothing
 }
 
-// catchSignals begins to catch signals. A signal that this process was told to ignore,
-// by nohup for example, stays ignored.
+// catchSignals begins to catch signals. SIGHUP and SIGINT stay ignored if this process was told to ignore
+// them, by nohup for example. Go does not say so of other signals.
 func catchSignals() *signals {
 	s := &signals{ending: make(chan os.Signal, 16), other: make(chan os.Signal, 16), unread: make(chan os.Signal, 1)}
 	catch(s.ending, endingSignals)

@@ -19,6 +19,7 @@ type process interface {
 	terminate() // SIGTERM
 	kill()      // SIGKILL
 	pass(os.Signal)
+	mayRun(until time.Time) // and is killed then, if this process is stopped, and does not do so itself
 	ended() <-chan struct{}
 }
 
@@ -32,13 +33,19 @@ var errEnding = errors.New("its lease could not be renewed, so the command was e
 //
 // The first lease of a hold that was waited for is shorter than those after it. Its last
 // third is the grace if grace is longer, because it is renewed after its first third.
+//
+// It looks at the deadline when half of the lease is over at the latest, so that the guard knows of a renewal
+// long before the end that it knew.
 func supervise(l lease, c process, s *signals, grace, margin time.Duration) (lost error) {
 	first := max(time.Until(l.Deadline())/3, 0)
 	ahead := min(grace, first)
-	timer := time.NewTimer(time.Until(l.Deadline().Add(-ahead)))
+	deadline := l.Deadline()
+	last := func() time.Time { return deadline.Add(-min(margin, ahead/3)) } // when it is killed
+	next := func() time.Duration { return min(time.Until(deadline)-ahead, time.Until(deadline)/2) }
+	c.mayRun(last())
+	timer := time.NewTimer(next())
 	defer timer.Stop()
-	gone := l.Done()
-	for deadline := l.Deadline(); ; {
+	for gone := l.Done(); ; {
 		select {
 		case <-c.ended():
 			return lost
@@ -56,17 +63,18 @@ func supervise(l lease, c process, s *signals, grace, margin time.Duration) (los
 			renewed := l.Deadline()
 			if renewed.After(deadline) && lost == nil {
 				deadline, ahead = renewed, grace
+				c.mayRun(last())
 			}
 			switch {
 			case lost != nil:
 				c.kill()
 			case renewed.IsZero(): // the hold is gone, and Done says so
 			case time.Until(deadline) > ahead:
-				timer.Reset(time.Until(deadline.Add(-ahead)))
+				timer.Reset(next())
 			default:
 				lost = fmt.Errorf("%w (SIGTERM %v before the end of the lease)", errEnding, ahead.Round(time.Millisecond))
 				c.terminate()
-				timer.Reset(time.Until(deadline.Add(-min(margin, ahead/3))))
+				timer.Reset(time.Until(last()))
 			}
 		}
 	}

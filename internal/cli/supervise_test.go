@@ -54,6 +54,7 @@ func (l *fakeLease) lose(err error) {
 type fakeProcess struct {
 	obeys              bool
 	terminated, killed time.Time
+	until              time.Time // when the guard kills it
 	passed             []os.Signal
 	done               chan struct{}
 }
@@ -72,6 +73,7 @@ func (p *fakeProcess) terminate() {
 	}
 }
 func (p *fakeProcess) kill()                  { p.killed = time.Now(); p.end() }
+func (p *fakeProcess) mayRun(until time.Time) { p.until = until }
 func (p *fakeProcess) pass(s os.Signal)       { p.passed = append(p.passed, s) }
 func (p *fakeProcess) ended() <-chan struct{} { return p.done }
 
@@ -103,6 +105,7 @@ func TestCommandIsEndedBeforeTheLease(t *testing.T) {
 		assert.ErrorIs(t, lost, errEnding)
 		assert.Equal(t, 25*time.Second, p.terminated.Sub(began))
 		assert.Equal(t, 29500*time.Millisecond, p.killed.Sub(began), "not killed before the end of the lease")
+		assert.Equal(t, p.killed, p.until)
 	})
 }
 
@@ -110,6 +113,8 @@ func TestRenewedLeaseLetsTheCommandRun(t *testing.T) {
 	supervised(t, true, func(l *fakeLease, p *fakeProcess, _ *signals) {
 		for range 10 {
 			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			assert.GreaterOrEqual(t, time.Until(p.until), 15*time.Second, "the guard hears of a renewal late")
 			l.renew()
 		}
 		p.end()

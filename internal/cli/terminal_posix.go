@@ -25,10 +25,10 @@ type terminal struct {
 // that: what reads the pipe may need it too, less for example.
 func terminalOf(stdin io.Reader, stdout io.Writer) *terminal {
 	file, ok := stdin.(*os.File)
-	if ok && foreground(file) && !(isPipe(stdout) && tellsStops()) {
+	if ok && foreground(file) == syscall.Getpgrp() && !(isPipe(stdout) && tellsStops) {
 		return &terminal{file: file, given: true, stop: func() {}}
 	}
-	if !tellsStops() {
+	if !tellsStops {
 		return nil
 	}
 	file, err := os.OpenFile("/dev/tty", os.O_RDWR|syscall.O_NOCTTY, 0)
@@ -47,10 +47,13 @@ func isPipe(w io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeNamedPipe != 0
 }
 
-// foreground reports whether file is a terminal, and this process is in its foreground.
-func foreground(file *os.File) bool {
+// foreground returns the process group in the foreground of a terminal, -1 if file is no terminal of this process.
+func foreground(file *os.File) int {
 	var group int32
-	return ioctl(file, syscall.TIOCGPGRP, &group) && int(group) == syscall.Getpgrp()
+	if !ioctl(file, syscall.TIOCGPGRP, &group) {
+		return -1
+	}
+	return int(group)
 }
 
 func ioctl(file *os.File, request uintptr, group *int32) bool {
@@ -58,19 +61,23 @@ func ioctl(file *os.File, request uintptr, group *int32) bool {
 	return errno == 0
 }
 
-// takeBack makes this process the terminal's foreground again, for what the shell script
-// around it does next.
-func (t *terminal) takeBack() {
+// end is called when the command has ended. It takes the terminal back, for what the shell script around this process
+// does next. If that has ended, the shell around it has the terminal, and leads the session.
+func (t *terminal) end() {
 	if t == nil {
 		return
 	}
 	t.stop()
-	if t.given {
-		signal.Ignore(syscall.SIGTTOU) // the kernel stops a background process that asks for this
-		defer signal.Reset(syscall.SIGTTOU)
-		t.give(syscall.Getpgrp())
-		syscall.Kill(0, syscall.SIGCONT) // a pager may have stopped, when it read
+	if t.given && foreground(t.file) != session() {
+		t.takeBack()
 	}
+}
+
+// takeBack makes this process the terminal's foreground again.
+func (t *terminal) takeBack() {
+	signal.Ignore(syscall.SIGTTOU) // the kernel stops a background process that asks for this
+	t.give(syscall.Getpgrp())
+	syscall.Kill(0, syscall.SIGCONT) // a pager may have stopped, when it read
 }
 
 // give puts a process group into the foreground.
@@ -79,13 +86,19 @@ func (t *terminal) give(group int) {
 	ioctl(t.file, syscall.TIOCSPGRP, &g)
 }
 
-// endGroup ends this process and those around it, such as the shell script that has started it, by Ctrl-C: the terminal
-// has sent that to the command alone. It returns if SIGINT is ignored.
-func endGroup() {
-	if signal.Ignored(syscall.SIGINT) {
+// pass ends this process by SIGINT, if that has ended the run: bash ends a script only if the process has died of the
+// signal, and not for its status. Of what the terminal has sent to the command alone the shell script around this process,
+// and others of its group, hear too. pass returns if SIGINT is ignored, and in a container of which this is the first
+// process, since no signal ends that.
+func (i interrupt) pass() {
+	to := os.Getpid()
+	if i == notInterrupted || to == 1 || signal.Ignored(syscall.SIGINT) {
 		return
 	}
+	if i == interruptedCommand {
+		to = 0
+	}
 	signal.Reset(syscall.SIGINT)
-	syscall.Kill(0, syscall.SIGINT)
-	time.Sleep(time.Second) // it ends this process: bash ends a script only if the process has died of the signal
+	syscall.Kill(to, syscall.SIGINT)
+	time.Sleep(time.Second) // it ends this process
 }
