@@ -49,7 +49,7 @@ type operation struct {
 	answer *pb.TxnResponse
 	err    error
 	alone  bool // the call of several operations was refused, so each is sent alone
-	maybe  bool // for want of space, which etcd says of calls that it has carried out, too
+	maybe  bool // for want of space or of room in the answer, which may be said of calls that were carried out, too
 }
 
 // do carries out a transaction on one name. The revision in the answer is that of the whole call. Repeated: it was sent
@@ -156,9 +156,10 @@ func (c *combiner) sendAll(batch []*operation) {
 
 // finish hands out the answers. A refusal may be one of a single operation, or of their size together.
 func (c *combiner) finish(batch []*operation, answer *pb.TxnResponse, err error) {
-	alone := isLeaseGone(err) || isRefusal(err) || status.Code(err) == codes.ResourceExhausted
+	exhausted := status.Code(err) == codes.ResourceExhausted
+	alone, maybe := isLeaseGone(err) || isRefusal(err) || exhausted, errors.Is(err, rpctypes.ErrNoSpace) || exhausted
 	for i, o := range batch {
-		if o.err, o.alone, o.maybe = err, alone, errors.Is(err, rpctypes.ErrNoSpace); err == nil {
+		if o.err, o.alone, o.maybe = err, alone, maybe; err == nil {
 			o.answer = answer.Responses[i].GetResponseTxn()
 			o.answer.Header = answer.Header
 		}

@@ -99,11 +99,13 @@ func newBackend(pool *pgxpool.Pool, o Options) (*backend, error) {
 			" SELECT name, value, clock_timestamp() + lease * interval '1 microsecond', id, " + token + ", short FROM locked" +
 			" WHERE (SELECT true FROM " + table + " AS t WHERE t.name = locked.name) IS NULL" +
 			" ON CONFLICT (name) DO NOTHING RETURNING lone, token",
+		// The id once more, as two partitions of a table may have the same ctid.
 		drop: "DELETE FROM " + table + " WHERE ctid = ANY (ARRAY(SELECT ctid FROM " + table +
-			" WHERE name = $1 AND lone = $2 AND expires > clock_timestamp() FOR UPDATE SKIP LOCKED))",
+			" WHERE name = $1 AND lone = $2 AND expires > clock_timestamp() FOR UPDATE SKIP LOCKED)) AND lone = $2",
 		dropAll: "DELETE FROM " + table + " WHERE ctid = ANY (ARRAY(SELECT at FROM unnest((SELECT $1::bytea[]), (SELECT $2::bytea[])) AS u(name, id)," +
 			" LATERAL (SELECT t.ctid AS at FROM " + table + " AS t" +
-			" WHERE t.name = u.name AND t.lone = u.id AND t.expires > clock_timestamp() FOR UPDATE SKIP LOCKED) AS found)) RETURNING lone, 0::bigint",
+			" WHERE t.name = u.name AND t.lone = u.id AND t.expires > clock_timestamp() FOR UPDATE SKIP LOCKED) AS found))" +
+			" AND lone = ANY ((SELECT $2)::bytea[]) RETURNING lone, 0::bigint",
 		prolong: prolongSQL(table), swaps: swapSQL(table, next),
 		write: "INSERT INTO " + table + " (name, value, expires) SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::timestamptz[])" +
 			" ON CONFLICT (name) DO UPDATE SET value = excluded.value, expires = excluded.expires, lone = NULL",

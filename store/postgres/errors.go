@@ -30,11 +30,20 @@ func (b *backend) outcome(err error) error {
 	if err == nil || !errors.As(err, &answer) {
 		return err
 	}
-	if why, ok := refusals[answer.Code]; ok {
+	if why := refusal(answer); why != "" {
 		return fmt.Errorf("%w: %s (SQLSTATE %s)", store.ErrRefused, why, answer.Code)
 	}
 	// The server's detail may repeat values of a row, so only the message stays.
 	return fmt.Errorf("postgres: %s (SQLSTATE %s)", answer.Message, answer.Code)
+}
+
+// refusal says why the server has certainly not committed, "" if it is not certain. A server that ends with a
+// panic, as for a full disk, may have written the commit before.
+func refusal(answer *pgconn.PgError) string {
+	if answer.SeverityUnlocalized == "PANIC" {
+		return ""
+	}
+	return refusals[answer.Code]
 }
 
 // rolledBack says whether the server ended the transaction in favour of another
@@ -48,5 +57,5 @@ func rolledBack(err error) bool {
 // sake of another transaction, or with a refusal.
 func undone(err error) bool {
 	var answer *pgconn.PgError
-	return rolledBack(err) || errors.As(err, &answer) && refusals[answer.Code] != ""
+	return rolledBack(err) || errors.As(err, &answer) && refusal(answer) != ""
 }

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"fmt"
 	"math"
 	neturl "net/url"
 	"strings"
@@ -24,7 +25,36 @@ func TestSettings(t *testing.T) {
 		"ListenerFollowsBeforeConnect": listenerFollowsBeforeConnect,
 		"ManyTokens":                   manyTokens,
 		"Protocols":                    protocols,
+		"Partitions":                   partitions,
 	})
+}
+
+// partitions: rows of two partitions may be at the same place. A release takes its own row only.
+func partitions(t *testing.T, s *site) {
+	c := connect(t, s.url)
+	for _, sql := range []string{
+		"ALTER TABLE dlock_locks RENAME TO plain",
+		"CREATE TABLE dlock_locks (LIKE plain INCLUDING DEFAULTS, PRIMARY KEY (name)) PARTITION BY HASH (name)",
+		"CREATE TABLE p0 PARTITION OF dlock_locks FOR VALUES WITH (MODULUS 2, REMAINDER 0)",
+		"CREATE TABLE p1 PARTITION OF dlock_locks FOR VALUES WITH (MODULUS 2, REMAINDER 1)",
+	} {
+		if _, err := c.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	locks := open(t, s.url)
+	var requests []store.Request
+	for i := range 40 {
+		requests = append(requests, request(fmt.Sprint("n", i), i, false))
+		hold(t, locks, requests[i])
+	}
+	release(t, locks, requests[0])
+	if err := locks.DropTogether(t.Context(), refOf(requests[1]))[0]; err != nil {
+		t.Error(err)
+	}
+	if n := one(t, s.url, "SELECT count(*) FROM dlock_locks"); n != 38 {
+		t.Errorf("%d of 38 holds are left", n)
+	}
 }
 
 // tableNames: every name of a table that PostgreSQL takes works, in a URL too, and

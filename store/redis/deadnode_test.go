@@ -3,6 +3,7 @@ package redis_test
 import (
 	"context"
 	"errors"
+	"net"
 	"slices"
 	"strconv"
 	"testing"
@@ -117,5 +118,41 @@ func TestRenewalsBesideASlotThatIsNotServed(t *testing.T) {
 	}
 	if errs[1] != nil {
 		t.Errorf("the one whose slot is served: %v", errs[1])
+	}
+}
+
+// A slot is on its way to a node that hangs. A hold whose keys are still on the old node is renewed, though the call for
+// one whose keys have moved goes on until it has no time left.
+func TestRenewalsBesideAKeyOnANodeThatHangs(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, false)
+	s := open(t, cluster.URL())
+	moved, stays := newRequest(0), newRequest(1)
+	for i := 1; redis.Partition(stays.Name) != redis.Partition(moved.Name); i++ {
+		stays = newRequest(i)
+	}
+	for _, req := range []store.Request{moved, stays} {
+		if _, err := s.Acquire(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slot := redis.Slot(redis.LockKey(moved.Name))
+	from := cluster.Master(slot)
+	to := cluster.Nodes[(slices.Index(cluster.Nodes, from)+1)%3]
+	cluster.BeginMove(slot, to)
+	host, port, err := net.SplitHostPort(to.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	from.MustDo(append([]string{"MIGRATE", host, port, "", "0", "5000", "KEYS"}, redis.KeysOf(moved.Name)...)...)
+	to.Pause()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	errs := s.Renew(ctx, []store.Ref{locktest.RefTo(moved), locktest.RefTo(stays)})
+	if errs[0] == nil {
+		t.Error("the fault has not bitten")
+	}
+	if errs[1] != nil {
+		t.Errorf("the one whose keys have not moved: %v", errs[1])
 	}
 }

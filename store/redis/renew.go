@@ -124,15 +124,19 @@ func (s *Store) settle(ctx context.Context, b *renewal, holds []store.Ref, reply
 	}
 	if slots || notRun(err) {
 		// Keys of the batch are on two nodes, or its node is not ready: each
-		// hold for itself has a better chance.
+		// hold for itself has a better chance. At once, as one of the nodes may hang.
+		var calls sync.WaitGroup
 		for _, i := range b.index {
-			results[i] = s.prolong(ctx, holds[i])
-			// While a slot moves that is the only way. Otherwise the next renewal is confirmed again: its node is
-			// ready then, or known.
-			if results[i] == nil && s.replicas > 0 && !replyIs(err, "TRYAGAIN", "ASK") {
-				results[i] = fmt.Errorf("%w: %w", ErrTooFewReplicas, err)
-			}
+			calls.Go(func() {
+				results[i] = s.prolong(ctx, holds[i])
+				// While a slot moves that is the only way. Otherwise the next renewal is confirmed again: its node is
+				// ready then, or known.
+				if results[i] == nil && s.replicas > 0 && !replyIs(err, "TRYAGAIN", "ASK") {
+					results[i] = fmt.Errorf("%w: %w", ErrTooFewReplicas, err)
+				}
+			})
 		}
+		calls.Wait()
 		return
 	}
 	if replyIs(err, "NOPERM") && len(b.index) > 1 {
