@@ -55,7 +55,7 @@ type Lease struct {
 	last     int64  // Terms.Last, or never
 	due      int64  // when the next renewal is due, if a renewal can move the deadline
 	pos      int    // 1 + index in the agenda; 0: not in it, as after Close
-	gen      uint32 // generation: changes with each Keep, Disarm and loss
+	gen      uint32 // generation: changes with each Keep
 	taken    uint32 // generation for which it waits for a call of Renew, or is in one; 0: none
 	lost     Cause  // 0: no loss has been declared since the last Keep
 }
@@ -66,13 +66,10 @@ type Lease struct {
 // until its deadline and is neither renewed nor declared lost. Keep panics if
 // another watchdog has kept l before.
 func (w *Watchdog) Keep(l *Lease, t Terms) {
-	sh := l.home.Load()
-	if sh == nil {
-		sh = &w.shards[w.next.Add(1)%shardCount]
-		if !l.home.CompareAndSwap(nil, sh) {
-			sh = l.home.Load()
-		}
+	if l.home.Load() == nil {
+		l.home.CompareAndSwap(nil, &w.shards[w.next.Add(1)%shardCount])
 	}
+	sh := l.home.Load()
 	if sh.w != w {
 		panic("watchdog: lease belongs to another watchdog")
 	}

@@ -30,7 +30,7 @@ type shard struct {
 func (sh *shard) plan(l *Lease, now, due int64) {
 	d := l.deadline.Load()
 	l.due = due
-	if l.validity > 0 && d < l.last && due < d {
+	if d < l.last && due < d {
 		d = quantize(now, due)
 	}
 	sh.agenda.set(l, d)
@@ -107,7 +107,6 @@ func (sh *shard) look(entry int64) {
 
 // disarm ends the armed lease l. sh.mu is held.
 func (sh *shard) disarm(l *Lease) {
-	l.gen++
 	sh.agenda.remove(l)
 	l.deadline.Store(0)
 }

@@ -26,10 +26,8 @@ func (b *Backoff) Sleep(done <-chan struct{}) bool { return sleep(b.Next(), done
 
 // sleep lets d pass, or returns false when one of the channels is ready first.
 func sleep(d time.Duration, done, stop <-chan struct{}) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	case <-done:
 		return false

@@ -106,9 +106,6 @@ func abandonedBeforeSent(t *testing.T, then func(*Sender)) {
 	r := new(Request)
 	r.Init(d, &Config{TTL: time.Minute, WaitTTL: time.Minute, Timeout: time.Minute}, store.Request{Name: "m", ID: "id", Owner: "owner", Queue: true, Tokens: 1})
 	r.Poll(r.Send(t.Context()), func(Answer) {})
-	r.mu.Lock()
-	r.inFlight = true
-	r.mu.Unlock()
 	r.Abandon()
 	then(d)
 	before := s.n.Load()

@@ -122,7 +122,6 @@ func (r *Request) onTimer() {
 		timeout = min(timeout, left)
 	}
 	p.sent, p.wish, p.next = now, time.Time{}, time.Time{}
-	r.inFlight = true
 	r.mu.Unlock()
 	a := Answer{Outcome: Unknown, Err: errNoReturn} // unless the store returns
 	defer func() { r.wentOn(a) }()
@@ -155,7 +154,7 @@ func (r *Request) onEvent(e store.Event) {
 	defer r.sender.busy.Done()
 	r.mu.Lock()
 	p, now := r.poll, time.Now()
-	if p == nil || p.then == nil {
+	if p.then == nil {
 		r.mu.Unlock()
 		return
 	}

@@ -147,7 +147,7 @@ func (r *Request) send(ctx context.Context, now time.Time, timeout time.Duration
 	// release to it, or releases what earlier requests have left and keeps this one back.
 	r.inFlight = d.acquires.Err() == nil && r.phase == asking
 	if !r.inFlight {
-		r.endCall()
+		r.mu.Unlock()
 		return Answer{Outcome: Refused, Err: ErrClosed}
 	}
 	r.begin(now)

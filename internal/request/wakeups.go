@@ -22,15 +22,12 @@ type wakeups struct {
 
 // enter has r get its events from now on, and returns one that came before, if any.
 func (w *wakeups) enter(r *Request) (missed store.Event) {
-	w.requests.Store(r.req.ID, r)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for i := range w.recent {
-		if e := &w.recent[i]; e.ID == r.req.ID {
-			if e.Token >= missed.Token {
-				missed = *e
-			}
-			*e = store.Event{}
+	w.requests.Store(r.req.ID, r)
+	for _, e := range w.recent {
+		if e.ID == r.req.ID && e.Token >= missed.Token {
+			missed = e
 		}
 	}
 	return missed
@@ -56,14 +53,13 @@ func (w *wakeups) deliver(e store.Event) {
 		})
 		return
 	}
+	w.mu.Lock()
 	r, ok := w.requests.Load(e.ID)
 	if !ok {
-		w.mu.Lock()
 		w.recent[w.next] = e
 		w.next = (w.next + 1) % len(w.recent)
-		w.mu.Unlock()
-		r, ok = w.requests.Load(e.ID) // it may have been entered before it could see the event
 	}
+	w.mu.Unlock()
 	if ok {
 		r.(*Request).onEvent(e)
 	}
