@@ -30,9 +30,7 @@ func (a *Call) await(ctx context.Context) error {
 	sh.mu.Unlock()
 	var slow <-chan time.Time
 	if d := a.Client.config.SlowWait; d > 0 && !a.warned {
-		timer := time.NewTimer(d - time.Since(a.since))
-		defer timer.Stop()
-		slow = timer.C
+		slow = time.After(d - time.Since(a.since))
 	}
 	for {
 		select {
