@@ -40,7 +40,7 @@ func supervise(l lease, c process, s *signals, grace, margin time.Duration) (los
 	first := max(time.Until(l.Deadline())/3, 0)
 	ahead := min(grace, first)
 	deadline := l.Deadline()
-	last := func() time.Time { return deadline.Add(-min(margin, ahead/3)) } // when it is killed
+	last := func() time.Time { return deadline.Add(-min(margin, ahead/3)) } // when it is killed, by the guard too
 	next := func() time.Duration { return min(time.Until(deadline)-ahead, time.Until(deadline)/2) }
 	c.mayRun(last())
 	timer := time.NewTimer(next())
