@@ -44,6 +44,16 @@ func TestEventAfterTheEnd(t *testing.T) {
 	assert.Zero(t, s.n.Load())
 }
 
+// An event that was on its way when its request was granted by another one tells nothing more.
+func TestEventAfterTheGrant(t *testing.T) {
+	told := 0
+	r, _ := waits(t, func(Answer) { told++ })
+	r.onEvent(store.Event{ID: r.ID(), Token: 9})
+	r.onEvent(store.Event{ID: r.ID(), Token: 10})
+	assert.Equal(t, 1, told)
+	r.Abandon()
+}
+
 // A deadline that its last user has left has ended, and takes no other user.
 func TestFreedDeadlineTakesNoUser(t *testing.T) {
 	freed := false
