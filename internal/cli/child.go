@@ -15,7 +15,7 @@ type child struct {
 	guard    *guard
 	leader   int       // pid of the leader of the command's process group; 0: the command
 	terminal *terminal // nil: there is none to give
-	passed   bool      // a SIGINT that this process has got
+	gotInt   bool      // this process has got SIGINT, and passed it on
 }
 
 // lookUp finds the program of a command. status is for an error.
@@ -64,7 +64,7 @@ func startChild(p *Program, g *guard, path string, argv, env []string) (*child, 
 	if c.leader == 0 {
 		c.leader = c.cmd.Process.Pid
 	}
-	c.guard.tell(newCommand, c.cmd.Process.Pid)
+	c.guard.watch(c.cmd.Process.Pid)
 	writeOn()
 	c.terminal.keepRunning(c.cmd.Process.Pid, c.leader, p.Stderr)
 	return c, nil
@@ -72,7 +72,7 @@ func startChild(p *Program, g *guard, path string, argv, env []string) (*child, 
 
 func (c *child) ended() <-chan struct{} { return c.done }
 
-func (c *child) mayRun(until time.Time) { c.guard.tell(newEnd, time.Until(until)) }
+func (c *child) mayRun(until time.Time) { c.guard.mayRun(until) }
 
 // end is called after the command has ended. all says to kill the processes that it has
 // started and left behind.

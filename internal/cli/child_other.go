@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+	"time"
 )
 
 // Systems without process groups: the command alone is ended, without a warning before it.
@@ -39,12 +40,11 @@ func (c *child) status() int               { return c.cmd.ProcessState.ExitCode(
 // guard needs process groups.
 type guard struct{}
 
-const newCommand, newEnd = "", ""
-
 func startGuard(string) (*guard, error) { return nil, nil }
 func (*guard) group() (int, error)      { return 0, nil }
 func (*guard) dismiss()                 {}
-func (*guard) tell(string, any)         {}
+func (*guard) watch(int)                {}
+func (*guard) mayRun(time.Time)         {}
 
 var guardCommand = command{name: "guard", hidden: true, setup: func(*Program, *flag.FlagSet) action {
 	return func(context.Context, []string) (int, error) { return 0, usage("this system has no process groups") }

@@ -64,7 +64,7 @@ func (c *child) kill() {
 }
 
 func (c *child) pass(s os.Signal) {
-	c.passed = c.passed || s == os.Interrupt
+	c.gotInt = c.gotInt || s == os.Interrupt
 	for _, ending := range endingSignals {
 		if s == ending {
 			c.signalGroup(s.(syscall.Signal))
@@ -85,7 +85,7 @@ func (c *child) interrupted() interrupt {
 	switch {
 	case !ok || !w.Signaled() || w.Signal() != syscall.SIGINT:
 		return notInterrupted
-	case c.terminal != nil && c.terminal.given && !c.passed:
+	case c.terminal != nil && c.terminal.given && !c.gotInt:
 		return interruptedCommand
 	}
 	return interruptedItself

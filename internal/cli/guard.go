@@ -80,10 +80,18 @@ func (g *guard) group() (int, error) {
 	return g.pid, nil
 }
 
-// tell writes a line with a value to the guard.
-func (g *guard) tell(line string, value any) {
+// watch tells the guard that the command runs, and its pid.
+func (g *guard) watch(pid int) {
 	if g != nil {
-		fmt.Fprintln(g.pipe, line, value)
+		fmt.Fprintln(g.pipe, newCommand, pid)
+	}
+}
+
+// mayRun tells the guard to kill the command at a time, unless mayRun or dismiss comes before. A duration is
+// sent, since the monotonic clock of a process means nothing to another one.
+func (g *guard) mayRun(until time.Time) {
+	if g != nil {
+		fmt.Fprintln(g.pipe, newEnd, time.Until(until))
 	}
 }
 

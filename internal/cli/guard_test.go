@@ -17,6 +17,7 @@ func TestWhenTheGuardKills(t *testing.T) {
 		"": true, "don": true, "command 7\nend 1h0m0s\n": true, "command 7\nend 1h0m0s\nend 0s\nwait": true,
 	} {
 		read, write := io.Pipe()
+		defer write.Close()
 		go func() {
 			io.WriteString(write, text)
 			if !strings.HasSuffix(text, "wait") { // else dlock run lives

@@ -205,7 +205,7 @@ func (r *run) under(hold *dlock.Hold, guard *guard, path string, signals *signal
 		hold.Unlock()
 		return 0, err
 	}
-	guard.tell(newEnd, time.Until(hold.Deadline())) // until supervise tells it more
+	guard.mayRun(hold.Deadline()) // supervise tells it more
 	child, err := startChild(r.p, guard, path, r.command, environment(r.p.Environ(), hold))
 	if err != nil {
 		hold.Unlock()

@@ -19,7 +19,7 @@ type process interface {
 	terminate() // SIGTERM
 	kill()      // SIGKILL
 	pass(os.Signal)
-	mayRun(until time.Time) // and is killed then, if this process is stopped, and does not do so itself
+	mayRun(until time.Time) // the guard kills it then, unless mayRun comes again
 	ended() <-chan struct{}
 }
 
