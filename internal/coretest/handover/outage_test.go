@@ -78,7 +78,7 @@ func TestOutageLeavesCallsWithALongerTTL(t *testing.T) {
 			failed <- err
 		}()
 		synctest.Wait()
-		go lock(c.Mutex("m", dlock.WithTTL(2*ttl)))
+		go lock(c.Mutex("m", dlock.WithTTL(ttl*3/2))) // it waits for more than half of its TTL by then
 		synctest.Wait()
 		time.Sleep(ttl * 2 / 3)
 		go lock(c.Mutex("m"))
