@@ -8,6 +8,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/internal/coretest"
+	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -99,6 +100,29 @@ func TestErrorsHelp(t *testing.T) {
 				}
 				assert.NotContains(t, err.Error(), "\n")
 				_ = c.Close() // of a closed store it says so
+			})
+		})
+	}
+}
+
+// A call that the store has refused did not fail because of the holder, so its error names none. That is also
+// so if the context has ended before the answer came.
+func TestErrorOfARefusalNamesNoHolder(t *testing.T) {
+	for name, deadline := range map[string]time.Duration{"in time": time.Minute, "after the deadline": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := coretest.NewSpy(memory.New())
+				m := coretest.Open(t, s, &dlock.Options{Label: "web-3"}).Mutex("m")
+				h := coretest.MustLock(t, t.Context(), m)
+				s.OnAcquire(func(context.Context, store.Request) (store.Grant, error) {
+					time.Sleep(2 * time.Second)
+					return store.Grant{}, store.ErrRefused
+				})
+				_, err := m.LockContext(dlock.WithOwner(within(t, deadline), dlock.NewOwner()))
+				coretest.WantError(t, err, "lock", "m", dlock.ErrRefused)
+				assert.Empty(t, heldBy(t, err))
+				assert.EqualError(t, err, `dlock: lock "m": `+store.ErrRefused.Error())
+				require.NoError(t, h.Unlock())
 			})
 		})
 	}

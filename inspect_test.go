@@ -199,3 +199,32 @@ func TestLooksCheckTheName(t *testing.T) {
 		coretest.WantError(t, err, "break", "", dlock.ErrInvalidName)
 	})
 }
+
+// The error of a look says what the store has said, and nothing else.
+func TestErrorOfALook(t *testing.T) {
+	eachLook(t, coretest.Refuse, func(t *testing.T, _ *dlock.Client, _, _ string, look func(context.Context) error) {
+		var e *dlock.Error
+		require.ErrorAs(t, look(t.Context()), &e)
+		assert.EqualError(t, e.Err, dlock.ErrUnavailable.Error()+": "+coretest.ErrDown.Error())
+	})
+}
+
+// Stats counts a look that is under way. Close cuts it, and waits until the store has returned.
+func TestCloseWaitsForLooks(t *testing.T) {
+	late := func(ctx context.Context) error {
+		<-ctx.Done()
+		time.Sleep(time.Second)
+		return ctx.Err()
+	}
+	eachLook(t, late, func(t *testing.T, c *dlock.Client, op, name string, look func(context.Context) error) {
+		failed := make(chan error, 1)
+		go func() { failed <- look(t.Context()) }()
+		synctest.Wait()
+		assert.Equal(t, dlock.Stats{Calls: 1}, coretest.Gauges(c))
+		start := time.Now()
+		require.NoError(t, c.Close())
+		assert.Equal(t, time.Second, time.Since(start))
+		coretest.WantError(t, <-failed, op, name, dlock.ErrClosed)
+		assert.Zero(t, coretest.Gauges(c))
+	})
+}

@@ -114,13 +114,14 @@ func TestFault67ConfirmationAfterTheDeadlineRevivesNothing(t *testing.T) {
 }
 
 // As above, but the timer is stopped, so that it cannot hide an outcome that is
-// entered after the deadline.
+// entered at the deadline or after it.
 func TestFault67WithoutTheTimer(t *testing.T) {
-	for _, late := range []Outcome{Renewed, Lost, Unknown} {
+	outcomes := []Outcome{Renewed, Lost, Unknown}
+	for i := range 2 * len(outcomes) {
 		synctest.Test(t, func(t *testing.T) {
 			r := newFixture(t, Config{}, nil)
 			defer r.w.Close()
-			free := r.holdReplies(late)
+			free := r.holdReplies(outcomes[i%len(outcomes)])
 			defer free()
 			var l Lease
 			deadline := time.Now().Add(3 * time.Second)
@@ -131,7 +132,7 @@ func TestFault67WithoutTheTimer(t *testing.T) {
 			sh.mu.Lock()
 			sh.timer.Stop()
 			sh.mu.Unlock()
-			pass(2 * time.Second)
+			pass(time.Until(deadline) + time.Duration(i/len(outcomes))*time.Second)
 			require.Equal(t, DeadlinePassed, l.Cause())
 			free()
 			synctest.Wait()
@@ -240,4 +241,88 @@ func TestTimeoutOfACall(t *testing.T) {
 			require.Equal(t, want, got)
 		})
 	}
+}
+
+// A lease that is disarmed or armed again while it waits for a call is not sent by its former terms. It is renewed by
+// its new ones.
+func TestLeaseThatChangesWhileItWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const validity = 30 * time.Second
+		r := newFixture(t, Config{MaxBatch: 1}, nil)
+		defer r.w.Close()
+		free := r.holdReplies(Renewed)
+		defer free()
+		leases := make([]Lease, (maxCalls+3)*shardCount)
+		for i := range leases {
+			r.keep(&leases[i], validity)
+		}
+		pass(11 * time.Second)
+		sent := maxCalls * shardCount
+		require.Equal(t, sent, r.callCount())
+		var waiting []*Lease
+		for i := range leases {
+			if len(r.renewals(&leases[i])) == 0 {
+				waiting = append(waiting, &leases[i])
+			}
+		}
+		require.Len(t, waiting, 3*shardCount)
+		for i, l := range waiting {
+			switch i % 3 {
+			case 0:
+				require.True(t, l.Disarm())
+			case 1:
+				r.w.Keep(l, Terms{Deadline: time.Now().Add(time.Hour)})
+			case 2:
+				r.keep(l, validity)
+			}
+		}
+		free()
+		synctest.Wait()
+		require.Equal(t, sent, r.callCount(), "sent by former terms")
+		pass(time.Minute)
+		require.Empty(t, r.lost())
+		for i, l := range waiting {
+			require.Equal(t, i%3 == 2, len(r.renewals(l)) > 0)
+		}
+	})
+}
+
+// There is one goroutine for each batch that waits, and none without a batch.
+func TestGoroutinesForBatches(t *testing.T) {
+	r := newFixture(t, Config{MaxBatch: 2}, nil)
+	defer r.w.Close()
+	sh := &r.w.shards[0]
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	for leases, calls := range []int{0, 1, 1, 2, 2} {
+		q := &sh.due[leases]
+		for range leases {
+			q.waiting = append(q.waiting, new(Lease))
+		}
+		sh.startCalls()
+		require.Equal(t, calls, q.calls, "%d leases", leases)
+		q.waiting = nil // what is started finds none
+	}
+}
+
+// A lease is armed again while its renewal is under way. When that ends, the next one is sent when it is due, not at
+// once.
+func TestRenewalAfterAnEarlierOneIsNotEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFixture(t, Config{}, nil)
+		defer r.w.Close()
+		free := r.holdReplies(Renewed)
+		defer free()
+		var l Lease
+		r.keep(&l, 3*time.Second)
+		pass(2 * time.Second)
+		r.keep(&l, 3*time.Second)
+		require.Equal(t, 1, r.callCount())
+		free()
+		pass(900 * time.Millisecond)
+		require.Equal(t, 1, r.callCount(), "sent before it was due")
+		pass(200 * time.Millisecond)
+		require.Equal(t, 2, r.callCount())
+		require.True(t, l.Disarm())
+	})
 }

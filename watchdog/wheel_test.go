@@ -306,3 +306,34 @@ func TestRealTime(t *testing.T) {
 		<-rounds
 	}
 }
+
+// An entry of the wheel that an earlier one has replaced is not taken for a fault of the wheel when it fires.
+func TestReplacedEntryIsNoFault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wheels := &fakeWheels{}
+		r := newFixture(t, Config{}, wheels.make)
+		defer r.w.Close()
+		var leases [shardCount + 1]Lease // the first and the last are in one shard
+		r.keep(&leases[0], 6*time.Second)
+		sh := leases[0].home.Load()
+		entry := func() int64 {
+			sh.mu.Lock()
+			defer sh.mu.Unlock()
+			return sh.wheelAt
+		}
+		replaced := entry()
+		for i := range leases[1:] {
+			r.keep(&leases[1+i], 3*time.Second)
+		}
+		require.Same(t, sh, leases[shardCount].home.Load())
+		require.Less(t, entry(), replaced)
+		require.NotZero(t, entry())
+		before := entry()
+		sh.look(replaced)
+		require.Equal(t, before, entry())
+		pass(20 * time.Second)
+		made, _ := wheels.counts()
+		require.Equal(t, 1, made)
+		require.Empty(t, r.lost())
+	})
+}

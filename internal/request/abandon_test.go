@@ -227,3 +227,16 @@ func TestSilenceCountsFromTheFirstRequest(t *testing.T) {
 		q.Abandon()
 	})
 }
+
+// A request that was abandoned may be started, abandoned again and asked how it stands. None of these waits.
+func TestAbandonedRequestBlocksNobody(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		q, o := r.request("m"), new(told)
+		q.Abandon()
+		q.Start(o.take())
+		q.Abandon()
+		assert.Zero(t, q.Standing())
+		assert.Zero(t, r.spy.Calls())
+		assert.Zero(t, o.get().calls)
+	})
+}

@@ -135,3 +135,30 @@ func TestReplyDuringReleaseIsReleasedToo(t *testing.T) {
 		assert.Zero(t, r.sender.PendingReleases())
 	})
 }
+
+// A Release that is not confirmed tells for how long its last call had no reply, not all of them.
+func TestReleaseTellsTheLastSilence(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		q := r.granted("m")
+		var silence time.Duration
+		calls := 0
+		r.spy.OnRelease(func(ctx context.Context, _ store.Ref) error {
+			switch calls++; calls {
+			case 1:
+				time.Sleep(timeout / 2)
+				return errReset
+			case 2:
+				began := time.Now()
+				<-ctx.Done()
+				silence = time.Since(began)
+				return ctx.Err()
+			}
+			return nil
+		})
+		gone := q.Cleared()
+		err := q.Release(nil)
+		assert.ErrorIs(t, err, request.ErrUnavailable)
+		assert.ErrorContains(t, err, "within "+silence.Truncate(time.Millisecond).String())
+		r.cleared(gone)
+	})
+}

@@ -244,3 +244,21 @@ func TestStopAcquires(t *testing.T) {
 		q.Abandon()
 	})
 }
+
+// A release whose goroutine the store has ended is repeated after a pause, not at once.
+func TestReleaseThatEndsItsGoroutinePauses(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		q := r.abandoned(1, "m")[0]
+		r.spy.OnRelease(func(context.Context, store.Ref) error {
+			time.Sleep(time.Millisecond)
+			runtime.Goexit()
+			return nil
+		})
+		gone := q.Cleared()
+		q.Abandon()
+		time.Sleep(timeout)
+		assert.Less(t, r.spy.Releases.Load(), int64(50))
+		r.releases(succeed)
+		r.cleared(gone)
+	})
+}

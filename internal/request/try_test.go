@@ -31,3 +31,21 @@ func TestTryUsesItsTime(t *testing.T) {
 		})
 	}
 }
+
+// The lease of a grant begins when the request that was granted is sent, not when the first one is.
+func TestTryCountsFromItsRepeat(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.releases(succeed)
+		var sent time.Time
+		r.answers(failed(errReset), func(ctx context.Context, req store.Request) (store.Grant, error) {
+			sent = time.Now()
+			return held(1)(ctx, req)
+		})
+		q, began := r.request("a"), time.Now()
+		a := q.Try(r.t.Context(), nil, began.Add(timeout))
+		assert.Equal(t, request.Granted, a.Outcome)
+		assert.True(t, sent.After(began))
+		assert.Equal(t, ttl-request.Margin(ttl), a.Grant.Deadline.Sub(sent))
+		assert.NoError(t, q.Release(nil))
+	})
+}

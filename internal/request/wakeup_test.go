@@ -228,3 +228,18 @@ func TestPushedGrantBeforeAnyReply(t *testing.T) {
 		<-cleared
 	})
 }
+
+// An event without a token that overtakes the answer "queued" has the request sent again soon.
+func TestHintOvertakesTheAnswer(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.answers(r.during(func(req store.Request) {
+			r.events.Emit(store.Event{ID: req.ID})
+		}, queued(time.Second)), held(7))
+		q := r.request("m")
+		o := r.poll(q, q.Send(r.t.Context()))
+		time.Sleep(20 * time.Millisecond)
+		synctest.Wait()
+		assert.Equal(t, 1, o.get().calls)
+		assert.Equal(t, uint64(7), o.get().Grant.Token)
+	})
+}

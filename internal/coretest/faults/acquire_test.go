@@ -242,3 +242,46 @@ func TestFault04RepeatedReadUnderWriteCountsOnce(t *testing.T) {
 		w.Unlock(write)
 	})
 }
+
+// The answer to a call's request is lost. Its owner has got the lock by another call meanwhile, so the call
+// re-enters.
+func TestCallWithoutAnAnswerReenters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := coretest.NewSpy(memory.New())
+		c := coretest.Open(t, s, nil)
+		m := c.Mutex("m").As(dlock.NewOwner())
+		s.OnAcquire(func(context.Context, store.Request) (store.Grant, error) {
+			s.OnAcquire(s.Store.Acquire)
+			time.Sleep(time.Second)
+			return store.Grant{}, coretest.ErrDown
+		})
+		got := make(chan *dlock.Hold, 1)
+		go func() { got <- coretest.MustLock(t, t.Context(), m) }()
+		synctest.Wait()
+		other := coretest.MustLock(t, t.Context(), m)
+		h := <-got
+		assert.Equal(t, other.Token(), h.Token())
+		assert.Equal(t, 2, h.Count())
+		assert.Len(t, coretest.Inspect(t, s, "m").Holders, 1)
+		require.NoError(t, other.Unlock())
+		require.NoError(t, h.Unlock())
+		synctest.Wait()
+		coretest.WantFree(t, s, "m")
+		assert.Zero(t, coretest.Gauges(c))
+	})
+}
+
+// The store refuses the request of the first waiter. The call behind it asks for itself.
+func TestRefusalConcernsNoCallBehind(t *testing.T) {
+	coretest.InWorld(t, nil, func(t *testing.T, w *coretest.World) {
+		h := w.Lock(w.C1, "a")
+		w.S2.On(faultstore.Acquire, faultstore.Nth(2), faultstore.Answer(store.ErrRefused))
+		first, behind := w.BeginLock(w.C2, "a"), w.BeginLock(w.C2, "a")
+		_, err := first.Failed()
+		require.ErrorIs(t, err, dlock.ErrRefused)
+		behind.StillWaits()
+		w.Unlock(h)
+		next, _ := behind.Granted()
+		w.Unlock(next)
+	})
+}

@@ -242,3 +242,35 @@ func (c panicsAtEnd) Err() error {
 	}
 	return nil
 }
+
+// A call whose context panics while it waits leaves its place at the store to the call behind it.
+func TestPanicInTheContextLeavesThePlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New()
+		c := coretest.Open(t, s, nil)
+		far := coretest.MustLock(t, t.Context(), coretest.Open(t, s.Peer(), nil).Mutex("m"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		over := make(chan any)
+		go func() {
+			defer func() { over <- recover() }()
+			_, _ = c.Mutex("m").LockContext(panicsAtEnd{ctx})
+		}()
+		synctest.Wait()
+		next := make(chan *dlock.Hold, 1)
+		go func() { next <- coretest.MustLock(t, t.Context(), c.Mutex("m")) }()
+		synctest.Wait()
+		place := coretest.Inspect(t, s, "m").Queue[0].ID
+		require.Equal(t, "the context is broken", <-over)
+		synctest.Wait()
+		require.NoError(t, far.Unlock())
+		synctest.Wait()
+		holders := coretest.Inspect(t, s, "m").Holders
+		require.Len(t, holders, 1)
+		assert.Equal(t, place, holders[0].ID)
+		require.NoError(t, (<-next).Unlock())
+		synctest.Wait()
+		coretest.WantFree(t, s, "m")
+		assert.Zero(t, coretest.Gauges(c))
+	})
+}

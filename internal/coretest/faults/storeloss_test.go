@@ -211,3 +211,25 @@ func TestFault30OneKeyEvicted(t *testing.T) {
 		w.UnlockLost(gone)
 	})
 }
+
+// The store has lost the outer hold, so the grant of a nested call is given back. That release does not
+// arrive. The grant is not renewed, and a rival waits no longer than its lease.
+func TestGrantThatIsGivenBackIsNotRenewed(t *testing.T) {
+	coretest.InWorld(t, nil, func(t *testing.T, w *coretest.World) {
+		rw := w.C1.RWMutex("a")
+		outer, err := rw.LockContext(t.Context())
+		require.NoError(t, err)
+		w.SleepUntil(time.Second)
+		w.RestartEmpty()
+		heal := w.S1.On(faultstore.Release, faultstore.Every, faultstore.DropRequest())
+		_, err = rw.RLockContext(outer.Context(t.Context()))
+		require.ErrorIs(t, err, dlock.ErrLost)
+		require.Len(t, w.Inspect("a").Holders, 1, "the fault has had no effect")
+		next, at := w.BeginLock(w.C2, "a").Granted()
+		require.WithinRange(t, at, w.Start.Add(time.Second+ttl), w.Start.Add(time.Second+ttl+50*time.Millisecond))
+		heal()
+		w.UnlockLost(outer)
+		w.Unlock(next)
+		time.Sleep(time.Second) // until the releases are tried again
+	})
+}

@@ -209,3 +209,22 @@ func TestGraceIsChecked(t *testing.T) {
 		}
 	})
 }
+
+// A nested handle is unlocked at the moment of its warning, before or after that is told. Later renewals of
+// the hold are nothing that the log tells of it.
+func TestGraceEndsWithItsHandleAtTheMomentOfTheWarning(t *testing.T) {
+	for range rounds {
+		inGrace(t, func(t *testing.T, c *dlock.Client, s *coretest.Spy, m *dlock.Mutex, logs *coretest.Logs) {
+			h := coretest.MustLock(t, t.Context(), c.Mutex("m"))
+			nested := coretest.MustLock(t, h.Context(t.Context()), m)
+			s.GoDown()
+			time.Sleep(coretest.Validity(ttl) - grace)
+			require.NoError(t, nested.Unlock())
+			s.Recover()
+			time.Sleep(ttl)
+			require.NoError(t, h.Unlock())
+			synctest.Wait()
+			assert.Empty(t, logs.Of(slog.LevelInfo, "renewed after its warning"))
+		})
+	}
+}

@@ -160,3 +160,25 @@ func TestRenewalAsksForTheLocksOwnTTL(t *testing.T) {
 		require.NoError(t, h.Unlock())
 	})
 }
+
+// A store answers a renewal with fewer results than holds: the others were not renewed. Results beyond the
+// holds say nothing.
+func TestRenewalWithAWrongNumberOfResults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := coretest.NewSpy(memory.New())
+		m := coretest.Open(t, s, nil).Mutex("m")
+		s.OnRenew(func(context.Context, []store.Ref) []error { return nil })
+		start := time.Now()
+		h := coretest.MustLock(t, t.Context(), m)
+		<-h.Done()
+		assert.Equal(t, coretest.Validity(ttl), time.Since(start))
+		assert.ErrorIs(t, h.Unlock(), dlock.ErrLost)
+
+		s.OnRenew(func(ctx context.Context, refs []store.Ref) []error {
+			return append(s.Store.Renew(ctx, refs), store.ErrLost)
+		})
+		h = coretest.MustLock(t, t.Context(), m)
+		time.Sleep(4 * ttl)
+		assert.NoError(t, h.Unlock())
+	})
+}

@@ -3,6 +3,7 @@ package leases
 import (
 	"fmt"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -52,5 +53,39 @@ func TestFault105ManyHoldsLostAtOnce(t *testing.T) {
 		time.Sleep(2 * ttl)
 		synctest.Wait()
 		assert.Zero(t, coretest.Gauges(c))
+	})
+}
+
+// OnLost runs at most 64 times at once, as long as the calls return soon, and each loss is told.
+func TestOnLostHasABound(t *testing.T) {
+	const holds, most = 200, 64
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		running, greatest, told := 0, 0, 0
+		s := coretest.NewSpy(memory.New())
+		c := coretest.Open(t, s, &dlock.Options{OnLost: func(*dlock.Hold) {
+			mu.Lock()
+			running++
+			greatest, told = max(greatest, running), told+1
+			mu.Unlock()
+			time.Sleep(50 * time.Millisecond)
+			mu.Lock()
+			running--
+			mu.Unlock()
+		}})
+		list := make([]*dlock.Hold, holds)
+		for i := range list {
+			list[i] = coretest.MustLock(t, t.Context(), c.Mutex(fmt.Sprint(i)))
+		}
+		s.CutRenewals(coretest.Refuse)
+		time.Sleep(2 * ttl)
+		synctest.Wait()
+		mu.Lock()
+		assert.Equal(t, most, greatest)
+		assert.Equal(t, holds, told)
+		mu.Unlock()
+		for _, h := range list {
+			require.ErrorIs(t, h.Unlock(), dlock.ErrLost)
+		}
 	})
 }

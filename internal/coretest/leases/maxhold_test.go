@@ -136,3 +136,15 @@ func TestDoDoesNotCallFnWithALostHold(t *testing.T) {
 	require.ErrorIs(t, err, dlock.ErrLost)
 	assert.NotContains(t, err.Error(), "; and") // it is told once
 }
+
+// The owner of a hold that was over at once cannot lock again before it has unlocked that hold.
+func TestMaxHoldThatIsOverAtOnceEndsReentry(t *testing.T) {
+	m := coretest.Open(t, memory.New(), &dlock.Options{MaxHold: 1}).Mutex("m").As(dlock.NewOwner())
+	for range 2 {
+		h := coretest.MustLock(t, t.Context(), m)
+		require.ErrorIs(t, h.Err(), dlock.ErrLost)
+		_, err := m.LockContext(t.Context())
+		coretest.WantError(t, err, "lock", "m", dlock.ErrLost)
+		require.ErrorIs(t, h.Unlock(), dlock.ErrLost)
+	}
+}

@@ -120,3 +120,27 @@ func TestFault57PauseBeforeAGrantReachesItsCall(t *testing.T) {
 		})
 	}
 }
+
+// A grant is lost before its call has it, so no caller unlocks it. The next hold of the owner is lost too. The
+// owner cannot lock again before it has unlocked that one.
+func TestLossAfterAGrantThatNobodyHadEndsReentry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks := memory.New()
+		s := coretest.NewSpy(locks)
+		c := coretest.Open(t, s, &dlock.Options{TTL: 4 * time.Second})
+		m := c.Mutex("m").As(dlock.NewOwner())
+		late := grantedLate(t, c, m)
+		s.CutRenewals(func(context.Context) error { return store.ErrLost })
+		time.Sleep(4 * time.Second) // the renewal finds the hold lost
+		s.Recover()
+		h := coretest.MustLock(t, t.Context(), m)
+		require.Error(t, <-late)
+		_, err := locks.Break(t.Context(), "m")
+		require.NoError(t, err)
+		<-h.Done()
+		_, err = m.LockContext(t.Context())
+		coretest.WantError(t, err, "lock", "m", dlock.ErrLost)
+		require.ErrorIs(t, h.Unlock(), dlock.ErrLost)
+		require.NoError(t, coretest.MustLock(t, t.Context(), m).Unlock())
+	})
+}

@@ -222,3 +222,22 @@ func TestNoOtherIDAfterTheEnd(t *testing.T) {
 		assert.Len(t, g.asks, 1, "ids")
 	})
 }
+
+// A waiting call got the lock by another id than its first. Its Unlock does not wait for the first id, which
+// has nothing at the store.
+func TestUnlockAfterALostIDReturnsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newBuryingStore(2, 1)
+		other := coretest.MustLock(t, t.Context(), coretest.Open(t, g.Store.(*memory.Store).Peer(), nil).Mutex("m"))
+		m := coretest.Open(t, g, nil).Mutex("m")
+		got := make(chan *dlock.Hold, 1)
+		go func() { got <- coretest.MustLock(t, t.Context(), m) }()
+		time.Sleep(waitTTL / 2) // the waiter asks again in this time
+		require.NoError(t, other.Unlock())
+		h := <-got
+		require.Len(t, g.buried, 1, "the fault has had no effect")
+		began := time.Now()
+		require.NoError(t, h.Unlock())
+		assert.Zero(t, time.Since(began))
+	})
+}
