@@ -221,10 +221,10 @@ func WithoutRenewal() LockOption { return func(c *lockConfig) { c.Fixed = true }
 // third of the TTL, and less than MaxHold. A grant that the store pushes lasts 3*d at
 // least, in place of a shorter WaitTTL.
 //
-// A nested call shares the hold of the outer lock value. If a third of that value's TTL is
-// less than d, the contexts end that third before the lease could. Give the outer value
-// the option too: without it a pushed grant may be shorter than 3*d, and the contexts end
-// early.
+// A nested call shares the hold of the outer lock value, and with it the TTL. Its contexts
+// end d before the end of that lease, or a third of the TTL before it if that is less.
+// Give the outer value the option too. Without it a pushed grant may be shorter than 3*d,
+// and the contexts end early.
 func WithGrace(d time.Duration) LockOption {
 	return func(c *lockConfig) { c.grace, c.graced = d, true }
 }
