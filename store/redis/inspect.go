@@ -145,7 +145,8 @@ func (s *Store) Break(ctx context.Context, name string) (broken int, err error) 
 // List implements [store.Lister]. It scans all keys of all masters, a thousand
 // at a time, and asks for each lock that it finds whether it is in use, 32 at once. It
 // takes long on a large server, though it does not block it. It needs the right to
-// SCAN and, in a cluster, to ROLE, which locks do not need.
+// SCAN and, in a cluster, to ROLE, which locks do not need. A master that joined the cluster
+// later is missed until a call of this handle was redirected to it.
 func (s *Store) List(ctx context.Context) ([]string, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
