@@ -132,6 +132,9 @@ func TestFigureHasADate(t *testing.T) {
 
 // TestMutants plants each chosen mutant and checks that it is killed.
 func TestMutants(t *testing.T) {
+	if *write != "" && (!*all || *only != "") {
+		t.Fatal("-mutants.write writes the whole table: it needs -mutants.all, and no -mutants.only")
+	}
 	list := mutants(t)
 	planted := make([]string, len(list))
 	for i, m := range list {
