@@ -198,9 +198,8 @@ func WithLabel(label string) LockOption { return func(c *lockConfig) { c.Label =
 // Options.MaxHold. Zero means no bound.
 func WithMaxHold(d time.Duration) LockOption { return func(c *lockConfig) { c.MaxHold = d } }
 
-// WithoutRenewal has the hold end with its first lease: at Hold.Deadline, which is a hundredth
-// of the TTL and 2 ms before TTL after the grant, because clocks differ. From then on others
-// can take the lock. A hold that is not unlocked by then is lost, and reported and logged
+// WithoutRenewal has the hold end with its first lease, at Hold.Deadline: 1 % and 2 ms before
+// the TTL is over, because clocks differ. Then others can take the lock. A hold that is not unlocked by then is lost, and reported and logged
 // like every loss.
 func WithoutRenewal() LockOption { return func(c *lockConfig) { c.Fixed = true } }
 

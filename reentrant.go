@@ -65,7 +65,7 @@ func (m *Mutex) TryLock() bool { return m.l.tryLock() }
 //
 // The errors are in an *Error:
 //
-//   - the error of ctx;
+//   - the error of ctx, during an outage together with ErrUnavailable;
 //   - ErrClosed;
 //   - ErrLost if the owner has a lost hold of m that is not unlocked yet, or if the
 //     grant came too late to be used;
