@@ -50,7 +50,7 @@ func open(t testing.TB, m *memory.Store, opts *dlock.Options) (*dlock.Client, *S
 	}
 	t.Cleanup(func() {
 		s.Heal()
-		for _, name := range s.stillHeld(client) {
+		for _, name := range s.stillHeld(client, opts) {
 			t.Errorf("dlocktest: lock %q is still held at the end of the test: a hold was not unlocked", name)
 		}
 		if err := client.Close(); err != nil {
@@ -60,11 +60,15 @@ func open(t testing.TB, m *memory.Store, opts *dlock.Options) (*dlock.Client, *S
 	return client, s
 }
 
-// stillHeld returns the names that the client holds when it has no call under way, or after 10 s. A
-// release that still runs is of a hold that the program has given back, and a call that was given up
-// leads to one.
-func (s *Store) stillHeld(client *dlock.Client) []string {
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+// stillHeld returns the names that the client holds when it has no call under way, or after 10 s and
+// twice the StoreTimeout. A release that still runs is of a hold that the program has given back, and
+// a call that was given up leads to one.
+func (s *Store) stillHeld(client *dlock.Client, opts *dlock.Options) []string {
+	limit := 10 * time.Second
+	if opts != nil {
+		limit += 2 * opts.StoreTimeout
+	}
+	for end := time.Now().Add(limit); ; time.Sleep(time.Millisecond) {
 		now := client.Stats() // before the names, so that a release that ended has taken its hold away
 		names := s.heldNames()
 		if len(names) == 0 || now.Releases+now.Calls == 0 || time.Now().After(end) {
@@ -75,7 +79,7 @@ func (s *Store) stillHeld(client *dlock.Client) []string {
 
 // heldNames returns the names of the locks that are held through this store.
 func (s *Store) heldNames() (names []string) {
-	all, err := s.memory.List(context.Background())
+	all, err := s.looks.List(context.Background())
 	if err != nil {
 		s.t.Errorf("dlocktest: %v", err)
 	}
@@ -91,7 +95,7 @@ func (s *Store) heldNames() (names []string) {
 }
 
 func (s *Store) holders(name string) []store.Entry {
-	state, err := s.memory.Inspect(context.Background(), name)
+	state, err := s.looks.Inspect(context.Background(), name)
 	if err != nil {
 		s.t.Errorf("dlocktest: %v", err)
 	}

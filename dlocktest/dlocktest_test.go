@@ -120,6 +120,40 @@ func TestEndWaitsForCalls(t *testing.T) {
 	})
 }
 
+// Nor is a release that takes as long as the program allows it.
+func TestEndWaitsForALongStoreTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &probe{TB: t}
+		client, store := dlocktest.New(p, &dlock.Options{StoreTimeout: 12 * time.Second, TTL: 2 * time.Minute})
+		hold, err := client.Mutex("a").LockContext(t.Context())
+		require.NoError(t, err)
+		store.Hang(1)
+		go hold.Unlock()
+		synctest.Wait()
+		assert.Empty(t, p.end())
+	})
+}
+
+// A program may close its client and its store, as programs do.
+func TestProgramThatClosesItsStore(t *testing.T) {
+	for _, held := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &probe{TB: t}
+			client, store := dlocktest.New(p, nil)
+			hold, err := client.Mutex("a").LockContext(t.Context())
+			require.NoError(t, err)
+			if !held {
+				require.NoError(t, hold.Unlock())
+				require.NoError(t, client.Close())
+			}
+			require.NoError(t, store.Close())
+			failures := p.end()
+			assert.Equal(t, held, strings.Contains(failures, `lock "a" is still held`), failures)
+			assert.NotContains(t, failures, "dlocktest: closed")
+		})
+	}
+}
+
 // A call that waits until the client is closed delays no end of a test.
 func TestEndWaitsForNoWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -27,6 +27,7 @@ const All = -1
 type Store struct {
 	t      testing.TB
 	memory *memory.Store
+	looks  *memory.Store // a handle that the program does not close
 	faults *faultstore.Store
 
 	mu      sync.Mutex
@@ -48,7 +49,7 @@ var (
 )
 
 func newStore(t testing.TB, m *memory.Store) *Store {
-	s := &Store{t: t, memory: m, faults: faultstore.New(m), seen: make(map[string]bool), doomed: make(map[string]bool)}
+	s := &Store{t: t, memory: m, looks: m.Peer(), faults: faultstore.New(m), seen: make(map[string]bool), doomed: make(map[string]bool)}
 	s.faults.On(faultstore.Any, faultstore.Every, s.next)
 	s.faults.OnEvent(func(int, store.Event) bool { return s.down() }, faultstore.DropEvent())
 	return s
@@ -122,7 +123,8 @@ func (s *Store) down() bool {
 // third of the lease at most. A hold without renewal is lost when its lease ends.
 //
 // The hold is one of a client on this store. Holds of its owner with the same token are lost
-// with it; Lose does not wait until they are told. The store must answer meanwhile.
+// with it, and so are readers of its client that share its hold at the store. Lose does not
+// wait until they are told. The store must answer meanwhile.
 func (s *Store) Lose(hold *dlock.Hold) {
 	s.t.Helper()
 	// A hand-over within the process takes a later token of the same grant. Several holds of one owner

@@ -47,11 +47,13 @@ type detail struct {
 	State      string `json:"state"` // the same as long as the holders are the same
 }
 
-// nameList reads the names once for all requests that come at about the same time.
+// nameList reads the names once for all requests that come at about the same time, and
+// has one answer for those that come while the store does not answer.
 type nameList struct {
 	client Client
 	turn   chan struct{} // held by the request that reads
 	names  []string
+	err    error
 	read   time.Time
 }
 
@@ -67,14 +69,14 @@ func (l *nameList) get(ctx context.Context) ([]string, error) {
 	}
 	defer func() { <-l.turn }()
 	if !l.read.IsZero() && time.Since(l.read) < namesLast {
-		return l.names, nil
+		return l.names, l.err
 	}
 	names, err := l.client.List(ctx)
-	if err != nil {
+	if err != nil && ctx.Err() != nil { // this request has ended, which says nothing of the store
 		return nil, err
 	}
-	l.names, l.read = names, time.Now()
-	return names, nil
+	l.names, l.err, l.read = names, err, time.Now()
+	return names, err
 }
 
 // locks returns the page that the query asks for.

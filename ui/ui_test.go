@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -307,6 +309,61 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 	_, err = ui.New(nil, nil)
 	assert.Error(t, err)
+}
+
+// slowStore is a client whose store fails late.
+type slowStore struct{ *dlock.Client }
+
+func (slowStore) List(context.Context) ([]string, error) {
+	time.Sleep(500 * time.Millisecond)
+	return nil, errors.New("no answer")
+}
+
+// TestPagesShareAnOutage: what one page has waited for in vain, the others do not wait for.
+func TestPagesShareAnOutage(t *testing.T) {
+	page, err := ui.New(slowStore{}, nil)
+	require.NoError(t, err)
+	server := httptest.NewServer(page)
+	defer server.Close()
+	began := time.Now()
+	var pages sync.WaitGroup
+	for range 20 {
+		pages.Go(func() {
+			response, err := http.Get(server.URL + "/api/locks")
+			if assert.NoError(t, err) {
+				assert.Equal(t, http.StatusBadGateway, response.StatusCode)
+				response.Body.Close()
+			}
+		})
+	}
+	pages.Wait()
+	assert.Less(t, time.Since(began), 5*time.Second, "one after the other takes ten")
+}
+
+// leaves is a client whose first request ends during the call of the store.
+type leaves struct {
+	*dlock.Client
+	leave func()
+}
+
+func (l *leaves) List(ctx context.Context) ([]string, error) {
+	if l.leave != nil {
+		l.leave()
+		l.leave = nil
+		<-ctx.Done()
+	}
+	return nil, ctx.Err()
+}
+
+// TestPageThatIsClosedIsNoOutage: the next page asks the store again.
+func TestPageThatIsClosedIsNoOutage(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	page, err := ui.New(&leaves{leave: cancel}, nil)
+	require.NoError(t, err)
+	page.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, "GET", "/api/locks", nil))
+	answer := httptest.NewRecorder()
+	page.ServeHTTP(answer, httptest.NewRequest("GET", "/api/locks", nil))
+	assert.Equal(t, http.StatusOK, answer.Code)
 }
 
 func TestErrorsOfTheStoreAreShown(t *testing.T) {

@@ -72,7 +72,24 @@ func (p *Program) check(ctx context.Context, urls []string, limit time.Duration)
 			found = append(found, w)
 		}
 	}
+	if opened && len(urls) > 1 {
+		if err := p.tryOpen(ctx, strings.Join(urls, " "), limit); err != nil {
+			opened = false
+			found = append(found, warning{Topic: "quorum", Text: fmt.Sprintf("the servers cannot be opened together: %v", err)})
+		}
+	}
 	return found, opened
+}
+
+// tryOpen opens a store and closes it.
+func (p *Program) tryOpen(ctx context.Context, url string, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	st, err := p.open(ctx, url)
+	if err == nil {
+		st.Close()
+	}
+	return err
 }
 
 // checkStore asks a store that has a Check of its own. Of the others it takes and releases a

@@ -10,7 +10,31 @@ import (
 
 	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/store"
+	"github.com/dlock-go/dlock/store/memory"
 )
+
+// Servers that are well, each for itself, may be no quorum.
+func TestCheckOpensTheQuorum(t *testing.T) {
+	s := newShell(t)
+	check := func(together error) (int, string) {
+		var out locktest.Buffer
+		p := s.program()
+		open := p.Open
+		p.Open = func(ctx context.Context, url string) (store.Store, error) {
+			if strings.Contains(url, " ") {
+				return memory.New(), together
+			}
+			return open(ctx, url)
+		}
+		p.Stdout, p.Stderr = &out, &out
+		return p.Run([]string{"check", "--store", "test:// test:// test://"}), out.String()
+	}
+	status, out := check(errors.New("nodes 0 and 1 are one server"))
+	assert.Equal(t, exitFailed, status)
+	assert.Equal(t, "quorum: the servers cannot be opened together: nodes 0 and 1 are one server\n", out)
+	status, _ = check(nil)
+	assert.Equal(t, exitOK, status)
+}
 
 // The second of two servers is checked in its own time also if the first is down or hangs.
 func TestCheckGoesOnAfterAServerThatCannotBeOpened(t *testing.T) {

@@ -83,7 +83,8 @@ func TestWrongArgumentsFail(t *testing.T) {
 		{"inspect", "a", "b"}, {"watch", "--every=1ms"}, {"break"}, {"break", "--json", "a"}, {"check", "x"}, {"ui", "x"},
 		{"ui", "--token-file=/nonexistent"}, {"completion"}, {"completion", "cmd"}, {"help", "nonsense"}, {"list", "--store=http://x"},
 		{"list", "--store", "redis://a http://secret"}, {"list", "--store", "redis://app:my secret@db"}, {"list", "--store", "password=secret host=db"},
-		{"list", "--store="}, {"run", "--store=", "n", "true"}, {"ui", "--token-file="}, {"run", "--try", "--wait=0", "n", "true"},
+		{"list", "--store="}, {"run", "--store=", "n", "true"}, {"ui", "--token-file="}, {"ui", "--listen="}, {"watch", ""}, {"watch", strings.Repeat("x", dlock.MaxNameLen+1)},
+		{"run", "--try", "--wait=0", "n", "true"},
 	} {
 		status, _, stderr := s.dlock(args...)
 		assert.Equal(t, exitFailed, status, "%q", args)

@@ -21,7 +21,8 @@ protection: listen on a loopback address, or put a proxy with TLS and a login be
 `,
 	setup: func(p *Program, f *flag.FlagSet) action {
 		s := p.storeFlag(f)
-		listen := f.String("listen", "127.0.0.1:7070", "`address` to listen on")
+		listen := "127.0.0.1:7070"
+		f.Func("listen", "`address` to listen on (default "+listen+")", text(&listen))
 		var tokenFile string
 		f.Func("token-file", "`file` with the token that breaking a lock needs, instead of DLOCK_UI_TOKEN", text(&tokenFile))
 		return func(ctx context.Context, args []string) (int, error) {
@@ -41,7 +42,7 @@ protection: listen on a loopback address, or put a proxy with TLS and a login be
 			if err != nil {
 				return 0, err
 			}
-			return exitOK, p.serve(ctx, *listen, handler)
+			return exitOK, p.serve(ctx, listen, handler)
 		}
 	},
 }

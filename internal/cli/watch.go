@@ -3,12 +3,14 @@ package cli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"time"
 
+	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/internal/lockview"
 )
 
@@ -26,6 +28,9 @@ and with --json, it prints what has changed. Ctrl-C ends it.
 		return func(ctx context.Context, args []string) (status int, err error) {
 			if w.name, err = atMostOne(args); err != nil {
 				return 0, err
+			}
+			if len(args) == 1 && w.name == "" {
+				return 0, usage("the name is empty")
 			}
 			if w.every < 100*time.Millisecond || w.limit < 1 {
 				return 0, usage("--every has to be 100ms or more, and --limit 1 or more")
@@ -58,6 +63,9 @@ func (w *watch) run(ctx context.Context) error {
 		locks, more, err := w.look(ctx)
 		if ctx.Err() != nil {
 			return nil
+		}
+		if errors.Is(err, dlock.ErrInvalidName) {
+			return err
 		}
 		if err := w.show(locks, more, err, screen); err != nil {
 			return err

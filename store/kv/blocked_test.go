@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -106,6 +107,36 @@ func TestSweepThatBlocks(t *testing.T) {
 			time.Sleep(lease / 100)
 		}
 		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(b.values) > 500 {
+			t.Errorf("%d values, a hundred of them alive", len(b.values))
+		}
+	})
+}
+
+// silent is a backend whose first answer of Names is lost.
+type silent struct {
+	backend
+	asked atomic.Int32
+}
+
+func (b *silent) Names(ctx context.Context) ([]string, error) {
+	if b.asked.Add(1) == 1 {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return b.backend.Names(ctx)
+}
+
+// TestSweepGoesOnAfterALostAnswer: it is tried again, with later names.
+func TestSweepGoesOnAfterALostAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &silent{backend: backend{table: newTable()}}
+		s := open(t, b, nil)
+		for n := range 5000 { // a hundred live at any time
+			hold(t, s, request(fmt.Sprintf("dead-%d", n), n, false))
+			time.Sleep(lease / 100)
+		}
 		synctest.Wait()
 		if len(b.values) > 500 {
 			t.Errorf("%d values, a hundred of them alive", len(b.values))

@@ -40,10 +40,11 @@ type Backend interface {
 	// caller whose ctx has ended does not wait for it.
 	Update(ctx context.Context, names []string, f func(i int, r *Record)) error
 
-	// Names returns the names that have a value, in no order.
+	// Names returns the names that have a value, in no order. It returns soon after
+	// ctx ends, if it can.
 	Names(ctx context.Context) ([]string, error)
 
-	// Close ends the backend. It is called once. Updates may be under way, and
+	// Close ends the backend. It is called once. Other calls may be under way, and
 	// may fail from then on.
 	Close() error
 }

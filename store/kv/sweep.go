@@ -3,6 +3,7 @@ package kv
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/dlock-go/dlock/store/model"
 )
@@ -18,6 +19,10 @@ type sweeping struct {
 // minCreated is after how many new records a handle sweeps at the earliest, but for
 // its first sweep.
 const minCreated = 64
+
+// sweepTime bounds the calls that find what has expired. After an answer that was lost the
+// next sweep could not begin otherwise.
+const sweepTime = 2 * time.Minute
 
 // added counts new records and sweeps when there may be as many expired ones as
 // there were records. So sweeping costs a constant for each new record, and
@@ -38,11 +43,13 @@ func (s *Store) added(created int) {
 
 // sweepAll removes the expired records.
 func (s *Store) sweepAll() {
+	ctx, cancel := context.WithTimeout(s.ctx, sweepTime)
+	defer cancel()
 	kept := 0
 	if sweeper, ok := s.backend.(Sweeper); ok {
-		sweeper.Sweep(s.ctx)
+		sweeper.Sweep(ctx)
 	}
-	names, err := s.backend.Names(s.ctx)
+	names, err := s.backend.Names(ctx)
 	if _, ok := s.backend.(Sweeper); !ok && err == nil {
 		slices.Sort(names)
 		for group := range slices.Chunk(slices.Compact(names), s.opts.Batch) {
