@@ -175,19 +175,6 @@ func TestQueuedAgain(t *testing.T) {
 	}
 }
 
-func TestPlace(t *testing.T) {
-	s := newSite(t)
-	held, waiting := request("a", 1, store.Exclusive, false), request("b", 1, store.Exclusive, true)
-	s.hold(held)
-	s.queue(waiting)
-	if ends, ok := s.record.Place(waiting.ID); ends != place || !ok {
-		t.Errorf("a waiter's place: got %v, %v, want until %v", ends, ok, place)
-	}
-	if ends, ok := s.record.Place(held.ID); ends != 0 || ok {
-		t.Errorf("a holder has no place: got %v, %v", ends, ok)
-	}
-}
-
 func TestRenew(t *testing.T) {
 	s := newSite(t)
 	held, waiting := request("a", 1, store.Exclusive, false), request("b", 1, store.Exclusive, true)

@@ -105,15 +105,6 @@ func (r *Record) Hold(id string) (token uint64, short int, ok bool) {
 	return 0, 0, false
 }
 
-// Place returns when the place of the waiter with that id ends, if there is one. It may
-// have ended.
-func (r *Record) Place(id string) (deadline time.Duration, ok bool) {
-	if i := find(r.queue, id); i >= 0 {
-		return r.queue[i].deadline, true
-	}
-	return 0, false
-}
-
 // Covers says whether a hold that is live at that present has the token, or has
 // reserved it with its own.
 func (r *Record) Covers(now time.Duration, token uint64) bool {

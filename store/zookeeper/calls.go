@@ -22,7 +22,7 @@ func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, er
 	last, err := s.update(ctx, operation{name: req.Name, acquires: true, do: func(st *step) (err error) {
 		longer := req
 		longer.TTL += st.slack
-		longer.WaitTTL = st.waitTTL(req.ID, req.WaitTTL+st.slack)
+		longer.WaitTTL += st.slack
 		g, err = st.record.Acquire(&st.call, longer, s.id)
 		return err
 	}})

@@ -27,7 +27,7 @@ func TestInside(t *testing.T) {
 	t.Run("ClockSetBack", func(t *testing.T) { clockSetBack(t, e) })
 	t.Run("ClockSetForward", func(t *testing.T) { clockSetForward(t, e) })
 	t.Run("ThousandsPromoted", func(t *testing.T) { thousandsPromoted(t, e) })
-	t.Run("PlaceInACrowd", func(t *testing.T) { placeInACrowd(t, e) })
+	t.Run("AskedAgain", func(t *testing.T) { askedAgain(t, e) })
 	t.Run("TooLarge", func(t *testing.T) { tooLarge(t, e) })
 	t.Run("NoWatchOnAMissingNode", func(t *testing.T) { noWatchOnAMissingNode(t, e) })
 	t.Run("CallerLeftWhileItRead", func(t *testing.T) { callerLeftWhileItRead(t, e) })
@@ -182,39 +182,29 @@ func thousandsPromoted(t *testing.T, e *zookeepertest.Ensemble) {
 	assert.NoError(t, err)
 }
 
-// placeInACrowd: the renewal of a place that 100 others wait beside lasts for two seconds more. A
-// request that comes again meanwhile reads, and writes nothing.
-func placeInACrowd(t *testing.T, e *zookeepertest.Ensemble) {
-	s := opens(t, e)
-	_, err := s.update(t.Context(), operation{name: "crowd", acquires: true, do: func(st *step) error {
-		for i := range 101 {
-			req := numbered("crowd", i)
-			req.Queue, req.TTL = true, time.Hour
-			if _, err := st.record.Acquire(&st.call, req, s.id); err != nil {
-				return err
+// askedAgain: the answer to a request that waits is a write, even if its place lasts long enough. So a
+// grant that was decided before the answer fails, and counts from after it when it is decided again.
+func askedAgain(t *testing.T, e *zookeepertest.Ensemble) {
+	s, promoter := opens(t, e), opens(t, e)
+	holder, waiter := numbered("again", 0), numbered("again", 1)
+	waiter.Queue = true
+	_, err := promoter.Acquire(t.Context(), holder)
+	require.NoError(t, err)
+	_, err = s.Acquire(t.Context(), waiter)
+	require.NoError(t, err)
+	_, err = promoter.Inspect(t.Context(), "again") // now it has read the waiter's place
+	require.NoError(t, err)
+	decided := 0
+	_, err = promoter.update(t.Context(), operation{name: "again", do: func(st *step) error {
+		if decided++; decided == 1 {
+			if g, err := s.Acquire(context.Background(), waiter); g.Held || err != nil {
+				return fmt.Errorf("the waiter asks again: %v, %w", g, err)
 			}
 		}
-		return nil
+		return st.record.Release(&st.call, locktest.RefTo(holder))
 	}})
 	require.NoError(t, err)
-	asks := func(i int) int32 {
-		req := numbered("crowd", i)
-		req.Queue = true
-		g, err := s.Acquire(t.Context(), req)
-		require.NoError(t, err)
-		require.Equal(t, i, g.Position)
-		_, stat, err := s.conn.Get(s.namePath("crowd"))
-		require.NoError(t, err)
-		return stat.Version
-	}
-	renewed := asks(70)
-	assert.Equal(t, renewed, asks(70), "the place lasts long enough")
-	assert.Equal(t, renewed+1, asks(71), "one that was not renewed")
-	state, err := s.Inspect(t.Context(), "crowd")
-	require.NoError(t, err)
-	assert.Greater(t, state.Queue[69].Remaining, 21*time.Second)
-	_, err = s.Break(t.Context(), "crowd")
-	assert.NoError(t, err)
+	assert.Equal(t, 2, decided, "times that the release was decided")
 }
 
 // tooLarge: a name takes no more holds than its node can have, and still releases,

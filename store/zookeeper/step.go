@@ -17,12 +17,6 @@ import (
 // faster.
 const maxTries = 100
 
-// longestPause is the longest that a request of a crowd waits before it begins again.
-const longestPause = 2 * time.Second
-
-// renewals is how many places of a name are renewed in a second, however many wait.
-const renewals = 50
-
 // operation is what a call does to the record of a name.
 type operation struct {
 	name string
@@ -129,7 +123,7 @@ func (s *Store) try(ctx context.Context, state *nameState, op operation) (*step,
 			return nil, fmt.Errorf("%w; then: %v", errLate, err)
 		case err == errConflict:
 			refused, base, state.contended = base, nil, true
-			backOff(n, op)
+			backOff(n)
 		case err != nil:
 			return nil, err
 		case !st.late():
@@ -143,30 +137,10 @@ func (s *Store) try(ctx context.Context, state *nameState, op operation) (*step,
 	return nil, errBusy
 }
 
-// backOff waits before an operation begins again if several handles are at it. Holders,
-// which have a lease to lose, go before a crowd that wants the lock.
-func backOff(tries int, op operation) {
-	switch {
-	case tries < 3:
-	case op.acquires:
-		time.Sleep(mathrand.N(min(time.Millisecond<<min(tries, 20), longestPause)))
-	default:
+// backOff waits before an operation begins again if several handles are at it.
+func backOff(tries int) {
+	if tries >= 3 {
 		time.Sleep(mathrand.N(time.Duration(min(tries, 10)) * time.Millisecond))
-	}
-}
-
-// waitTTL is how long the place of a request is to last from now, at least for ttl. A place
-// that lasts so long already is left as it is, so nothing is written. In a crowd each
-// renewal lasts longer, so that all places together need no more than renewals a second.
-func (st *step) waitTTL(id string, ttl time.Duration) time.Duration {
-	ends, waits := st.record.Place(id)
-	switch left := ends - st.call.Now; {
-	case !waits || left <= 0:
-		return ttl
-	case left >= ttl:
-		return left
-	default:
-		return ttl + time.Duration(len(st.old.queue))*time.Second/renewals
 	}
 }
 

@@ -1,7 +1,6 @@
 package zookeeper
 
 import (
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -114,54 +113,6 @@ func TestNodesOfWaiters(t *testing.T) {
 	require.True(t, promoted.changes(nil))
 	assert.Equal(t, []string{"waits"}, missing(st.next.queue, promoted.next.queue))
 	assert.Empty(t, missing(promoted.next.queue, st.next.queue))
-}
-
-// TestPlacesOfACrowd: the first place lasts for the WaitTTL. A renewal adds a fiftieth of a
-// second for each waiter. What lasts for the WaitTTL anyway is left alone.
-func TestPlacesOfACrowd(t *testing.T) {
-	const crowd, ttl = 200, 10 * time.Second
-	s := knows(3, time.Hour, time.Now())
-	st, err := s.decide(held(3, time.Hour, time.Minute))
-	require.NoError(t, err)
-	for i := range crowd {
-		id := fmt.Sprint(i)
-		require.Equal(t, ttl, st.waitTTL(id, ttl), "a new place")
-		req := asks(id, id)
-		req.Queue = true
-		_, err := st.record.Acquire(&st.call, req, "handle")
-		require.NoError(t, err)
-	}
-	st.old.queue = st.record.Queued()
-	assert.Equal(t, ttl, st.waitTTL("7", ttl), "it lasts long enough")
-	assert.Equal(t, ttl, st.waitTTL("7", ttl-time.Second), "it lasts longer")
-	assert.Equal(t, ttl+1+crowd*time.Second/50, st.waitTTL("7", ttl+1), "it is renewed")
-	assert.Equal(t, ttl, st.waitTTL("another", ttl), "a new place in the crowd")
-	st.call.Now += ttl
-	assert.Equal(t, ttl, st.waitTTL("7", ttl), "it has ended")
-}
-
-// TestBackOff: nobody waits at first. Then a holder waits for 10 ms at most, so that a crowd of
-// requests, which wait for longer each time, leaves it room.
-func TestBackOff(t *testing.T) {
-	longest := func(tries int, op operation) (longest time.Duration) {
-		for range 200 {
-			began := time.Now()
-			backOff(tries, op)
-			longest = max(longest, time.Since(began))
-		}
-		return longest
-	}
-	synctest.Test(t, func(t *testing.T) {
-		for _, acquires := range []bool{true, false} {
-			assert.Zero(t, longest(2, operation{acquires: acquires}))
-		}
-		assert.LessOrEqual(t, longest(99, operation{}), 10*time.Millisecond)
-		for tries, most := range map[int]time.Duration{3: 8 * time.Millisecond, 8: 256 * time.Millisecond, 99: longestPause} {
-			got := longest(tries, operation{acquires: true})
-			assert.LessOrEqual(t, got, most, "%d tries", tries)
-			assert.Greater(t, got, most/2, "%d tries", tries)
-		}
-	})
 }
 
 // TestReplacesALateStep: a repeated step writes over what the late one has written,
