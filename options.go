@@ -56,7 +56,7 @@ type Options struct {
 	// of this client to the next waiter here. Such a hand-over makes no call of the store
 	// and costs microseconds instead of a round trip. Waiters of other processes
 	// wait for that many turns at most, and for no turn that begins later than 10 ms
-	// after the store's grant. Each turn has a token of its own.
+	// after the client has heard of the store's grant. Each turn has a token of its own.
 	//
 	// It is also how many readers of this client may join one that has the reader's
 	// lock, within the same 10 ms. They share its hold at the store. Locks of explicit

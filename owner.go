@@ -30,21 +30,21 @@ func NewOwner() Owner { return Owner{core.NewOwner()} }
 // 32 lower-case hexadecimal digits, not all zero. Anything else is an *Error
 // with ErrInvalidOwner.
 func ParseOwner(s string) (Owner, error) {
-	var o Owner
+	var id core.OwnerID
 	if strings.HasPrefix(s, privateMark) {
 		return Owner{}, invalidOwner("this is a private owner, which re-enters only in its own process: " +
 			"use WithOwner with NewOwner")
 	}
-	if len(s) != hex.EncodedLen(len(o.core.ID)) {
+	if len(s) != hex.EncodedLen(len(id)) {
 		return Owner{}, invalidOwner("%d bytes, 32 are needed", len(s))
 	}
-	if _, err := hex.Decode(o.core.ID[:], []byte(s)); err != nil || o.String() != s {
+	if _, err := hex.Decode(id[:], []byte(s)); err != nil || hex.EncodeToString(id[:]) != s {
 		return Owner{}, invalidOwner("not lower-case hexadecimal")
 	}
-	if !o.valid() {
+	if id == (core.OwnerID{}) {
 		return Owner{}, invalidOwner("all zero")
 	}
-	return o, nil
+	return Owner{core.ExplicitOwner(id)}, nil
 }
 
 func invalidOwner(format string, args ...any) error {
@@ -57,7 +57,7 @@ const privateMark = "private:"
 // capability. Of a private owner it returns a short mark, which ParseOwner refuses,
 // because the owner would not re-enter elsewhere.
 func (o Owner) String() string {
-	if o.core.Private {
+	if o.core.Private() {
 		return privateMark + o.short()
 	}
 	return o.core.String()
@@ -113,10 +113,21 @@ func scopeOf(ctx context.Context) *scope {
 // another owner that ctx was made under are not holds of o: TokenFor does not find them.
 func WithOwner(ctx context.Context, o Owner) context.Context {
 	s := withScope(ctx, o, nil)
-	if s.outer != nil && s.outer.owner != o {
-		s.outer = nil
-	}
+	s.outer = s.outer.of(o)
 	return s
+}
+
+// of returns the scopes of o alone among s and those around it.
+func (s *scope) of(o Owner) *scope {
+	switch {
+	case s == nil:
+		return nil
+	case s.owner != o:
+		return s.outer.of(o)
+	}
+	own := *s
+	own.outer = s.outer.of(o)
+	return &own
 }
 
 // OwnerFrom returns the owner that ctx acts for, and whether it carries one.

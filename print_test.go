@@ -2,6 +2,7 @@ package dlock_test
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,6 +38,18 @@ func TestPrintingAnOwnerShowsNoCapability(t *testing.T) {
 	for _, x := range []any{o, &o, []dlock.Owner{o}, struct{ Owner dlock.Owner }{o}, map[string]dlock.Owner{"o": o}} {
 		for how, text := range formats(t, x) {
 			assert.NotContains(t, strings.ToLower(text), o.String()[:8], "%s of %T", how, x)
+		}
+	}
+	c := coretest.Open(t, memory.New(), nil)
+	id, err := hex.DecodeString(o.String())
+	require.NoError(t, err)
+	for _, x := range []any{
+		dlock.WithOwner(context.Background(), o), c.Mutex("m").As(o), c.RWMutex("m").As(o), struct{ owner dlock.Owner }{o},
+	} {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d"} {
+			text := strings.ToLower(fmt.Sprintf(verb, x))
+			assert.NotContains(t, text, o.String()[:8], "%s of %T, which fmt looks into", verb, x)
+			assert.NotContains(t, text, strings.Trim(fmt.Sprint(id[:4]), "[]"), "%s of %T", verb, x)
 		}
 	}
 	assert.Contains(t, fmt.Sprintf("%v", o), o.String()[:6], "the first six characters may be shown")

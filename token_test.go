@@ -135,6 +135,14 @@ func TestTokenForFindsTheHoldOfItsName(t *testing.T) {
 			return nil
 		}))
 		want(outer, "b", 0, false)
+
+		o := dlock.NewOwner()
+		d := coretest.MustLock(t, outer, c.Mutex("d").As(o))
+		inner := d.Context(outer)
+		want(inner, "a", a.Token(), true)
+		want(dlock.WithOwner(inner, o), "d", d.Token(), true)
+		want(dlock.WithOwner(inner, o), "a", 0, false) // o has d under it, and not a
+		require.NoError(t, d.Unlock())
 		require.NoError(t, b.Unlock())
 		require.NoError(t, a.Unlock())
 		want(outer, "a", a.Token(), true) // the token stays after the end of the hold

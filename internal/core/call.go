@@ -112,7 +112,7 @@ func (a *Call) begin(sh *shard, over error) error {
 	// perhaps by way of another process, must not wait behind a call of another owner that
 	// waits for its own caller. So does a Try, which would wait there. A queue of its own
 	// gives such a call the same states and functions as any other.
-	past := !a.Owner.Private || len(o.holds) > 0
+	past := !a.Owner.Private() || len(o.holds) > 0
 	newest := n.newest()
 	switch {
 	case over == nil && !past && newest.mayJoin(a):

@@ -18,6 +18,7 @@ type grace struct {
 	handle *Handle
 	before time.Duration
 	timer  *time.Timer
+	warned bool // the contexts of the handle are cancelled, and no renewal was seen since
 }
 
 // looksInGrace is how many times the deadline is looked at between the warning and
@@ -36,9 +37,16 @@ func (h *Handle) WarnBefore(d time.Duration) {
 	g := &grace{handle: h, before: d}
 	sh := h.shard()
 	sh.mu.Lock()
+	h.grace = g
 	g.timer = time.AfterFunc(time.Until(deadline)-d, g.look)
 	sh.mu.Unlock()
 	h.AtEnd(func(error) { g.timer.Stop() })
+}
+
+// warns says whether the contexts are cancelled and the hold was not renewed since. The timer
+// sees a renewal later than the clock does. The shard is locked.
+func (g *grace) warns() bool {
+	return g.warned && time.Until(g.handle.turn.place.lease.Deadline()) <= g.before
 }
 
 // look warns, or notices a renewal.
@@ -53,10 +61,10 @@ func (g *grace) look() {
 		return
 	}
 	left := time.Until(deadline)
-	again, warned := left-g.before, h.ending
-	h.ending = again <= 0
-	changed := h.ending != warned
-	if h.ending {
+	again, warned := left-g.before, g.warned
+	g.warned = again <= 0
+	changed := g.warned != warned
+	if g.warned {
 		again = max(g.before/looksInGrace, time.Millisecond)
 		if changed {
 			fx.cancel(h, ErrEnding)

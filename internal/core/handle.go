@@ -42,7 +42,7 @@ type Handle struct {
 	delivered  bool                                        // its caller has it: its loss is told
 	nested     bool                                        // its owner held the name already
 	unlocked   bool
-	ending     bool // its contexts were cancelled by grace, and it was not renewed since
+	grace      *grace // warns it; nil: nothing does
 
 }
 
@@ -75,7 +75,7 @@ func (h *Handle) shard() *shard { return h.turn.owner.name.shard }
 // request.Request.Release for the errors.
 func (h *Handle) Unlock() error {
 	g := h.turn
-	p, c := g.place, g.owner.name.client
+	p := g.place
 	sh := h.shard()
 	sh.calls.Add() // Close waits for the release
 	defer sh.calls.Done()
@@ -87,14 +87,7 @@ func (h *Handle) Unlock() error {
 	if len(spares) > 0 {
 		bound = time.After(p.config.Timeout)
 	}
-	err = p.request.Release(c.closing)
-	reason := ErrNotHeld
-	if errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrForeignKey) {
-		reason, err = ErrGone, c.goneAtRelease(h, err)
-	}
-	if h.atEnd != nil { // nothing changes it after the end
-		h.atEnd(reason)
-	}
+	err = h.release()
 	// A place that is still at the store when Unlock returns could be granted, and keep
 	// the name from other processes for a moment. Its release runs since before the
 	// hold's, so this seldom waits.
@@ -104,6 +97,22 @@ func (h *Handle) Unlock() error {
 		case <-bound:
 			return err
 		}
+	}
+	return err
+}
+
+// release gives the hold back, and tells of the end of the handle, also if the store panics.
+func (h *Handle) release() error {
+	p, c := h.turn.place, h.turn.owner.name.client
+	reason := ErrNotHeld
+	defer func() {
+		if h.atEnd != nil { // nothing changes it after the end
+			h.atEnd(reason)
+		}
+	}()
+	err := p.request.Release(c.closing)
+	if errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrForeignKey) {
+		reason, err = ErrGone, c.goneAtRelease(h, err)
 	}
 	return err
 }
@@ -208,7 +217,7 @@ func (h *Handle) Context(parent context.Context, inDo bool) context.Context {
 	switch {
 	case h.err != nil:
 		fx.add(cancel, h.err)
-	case h.ending:
+	case h.grace != nil && h.grace.warns():
 		fx.add(cancel, ErrEnding)
 	case inDo:
 		h.inDo = cancel

@@ -223,7 +223,7 @@ func (o *ownerState) mayAsk() error {
 // name: nothing that may still arrive for it then matters to a later hold.
 func (o *ownerState) known(id string) *identity {
 	if o.identity == nil {
-		if !o.owner.Private {
+		if !o.owner.Private() {
 			id = o.owner.String()
 		}
 		o.identity = &identity{id: id}

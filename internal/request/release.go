@@ -93,7 +93,7 @@ func (r *Request) Release(stop <-chan struct{}) error {
 	deadline := now.Add(r.config.Timeout)
 	pause := Backoff{Limit: r.config.Timeout / 10}
 	for repeated := false; ; repeated = true {
-		err := r.sender.release(ref, now, deadline.Sub(now))
+		err := r.tryRelease(ref, now, deadline.Sub(now))
 		switch {
 		case err == nil || repeated && errors.Is(err, store.ErrLost):
 			return nil // an earlier try may have done it, its reply lost
@@ -110,6 +110,20 @@ func (r *Request) Release(stop <-chan struct{}) error {
 		}
 		now = time.Now()
 	}
+}
+
+// tryRelease makes one call. If the store panics or ends the goroutine, it may have done anything,
+// and the release goes on in the background.
+func (r *Request) tryRelease(ref store.Ref, now time.Time, timeout time.Duration) error {
+	answered := false
+	defer func() {
+		if !answered {
+			r.sender.releaser.add(r, true)
+		}
+	}()
+	err := r.sender.release(ref, now, timeout)
+	answered = true
+	return err
 }
 
 // Ref names what the request may have at the store, to be released. While one of

@@ -70,6 +70,47 @@ func TestPanicInTheStoreKeepsNoName(t *testing.T) {
 	}
 }
 
+// The same during a release: it goes on in the background, and the Observer hears of the end.
+func TestPanicInTheStoreDuringUnlock(t *testing.T) {
+	for how, end := range map[string]func(){"panic": func() { panic("the store is broken") }, "Goexit": runtime.Goexit} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, ends := coretest.NewSpy(memory.New()), new(endsOfHolds)
+				c := coretest.Open(t, s, &dlock.Options{Observer: ends})
+				h := coretest.MustLock(t, t.Context(), c.Mutex("m"))
+				s.OnRelease(func(context.Context, store.Ref) error {
+					s.OnRelease(s.Store.Release)
+					end()
+					panic("unreachable")
+				})
+				over := make(chan struct{})
+				go func() {
+					defer close(over)
+					defer func() { _ = recover() }()
+					assert.Fail(t, "Unlock returned", "%v", h.Unlock())
+				}()
+				<-over
+				began := time.Now()
+				require.NoError(t, coretest.MustLock(t, t.Context(), c.Mutex("m")).Unlock())
+				assert.Less(t, time.Since(began), time.Second)
+				assert.EqualValues(t, 2, ends.count.Load(), "of both holds")
+				synctest.Wait()
+				coretest.WantFree(t, s, "m")
+				assert.Zero(t, coretest.Gauges(c))
+			})
+		})
+	}
+}
+
+// endsOfHolds counts the holds that have ended.
+type endsOfHolds struct{ count atomic.Int64 }
+
+func (*endsOfHolds) BeginLock(ctx context.Context, _, _ string) context.Context { return ctx }
+func (*endsOfHolds) EndLock(context.Context, dlock.LockEvent)                   {}
+func (e *endsOfHolds) EndHold(dlock.HoldEvent)                                  { e.count.Add(1) }
+func (*endsOfHolds) BeginCall(ctx context.Context, _, _ string) context.Context { return ctx }
+func (*endsOfHolds) EndCall(context.Context, dlock.CallEvent)                   {}
+
 // A store that ends the goroutine of a waiting request, in the background, leaves its outcome unknown. The
 // request is repeated.
 func TestGoexitInTheBackgroundEndsNoWaiting(t *testing.T) {

@@ -86,6 +86,31 @@ func TestGraceReportsALateRenewal(t *testing.T) {
 	})
 }
 
+// New contexts live from the renewal on, also while the timer has not seen it.
+func TestGraceEndsWithTheRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := coretest.NewSpy(memory.New())
+		m := coretest.Open(t, s, nil).Mutex("m", dlock.WithTTL(time.Hour), dlock.WithGrace(20*time.Minute))
+		h := coretest.MustLock(t, t.Context(), m)
+		ctx, before := h.Context(t.Context()), h.Deadline()
+		s.GoDown()
+		<-ctx.Done()
+		wantWarned(t, h, h.Context(t.Context()))
+		s.Recover()
+		for h.Deadline().Equal(before) {
+			time.Sleep(time.Millisecond)
+		}
+		again := h.Context(t.Context())
+		require.NoError(t, again.Err())
+		s.GoDown()
+		<-again.Done()
+		wantWarned(t, h, again)
+		s.Recover()
+		time.Sleep(time.Minute)
+		require.NoError(t, h.Unlock())
+	})
+}
+
 // The context of Do ends before the lock does, so that fn can stop under the lock.
 func TestGraceInDo(t *testing.T) {
 	inGrace(t, func(t *testing.T, _ *dlock.Client, s *coretest.Spy, m *dlock.Mutex, _ *coretest.Logs) {
