@@ -63,7 +63,7 @@ bench-quorum: servers
 	cd integration && go test -run=TestQuorum -timeout=1h -v ./peers -peers.quorum.reps=3 -peers.quorum.time=2s \
 		-peers.quorum.lease=8s -peers.quorum.long=1m -peers.quorum.runs=10 -peers.quorum.write=quorum.md
 
-cover: servers
+cover: servers browser
 	@.ci/cover $(COVER_MIN) $(COVER)
 
 mutation:
