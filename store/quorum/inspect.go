@@ -1,8 +1,10 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock/store"
@@ -21,7 +23,7 @@ type View struct {
 // timeout of a node at most.
 func (s *Store) Views(ctx context.Context, name string) ([]View, error) {
 	states, errs, err := everywhere(ctx, s, s.timeout(time.Hour), inspecting(name))
-	if err != nil {
+	if err = cmp.Or(err, ctx.Err()); err != nil {
 		return nil, err
 	}
 	var views []View
@@ -91,11 +93,14 @@ func (s *Store) merge(lists [][]store.Entry) (merged []store.Entry) {
 	return merged
 }
 
-// forOperators is how long the nodes have for Break and List.
-const forOperators = 5 * time.Second
+const (
+	forOperators = 5 * time.Second        // how long the nodes have for Break and List
+	forTheRest   = 100 * time.Millisecond // and the minority at least, when a majority has answered
+)
 
 // Break implements [store.Breaker]: it breaks the name at all nodes, each of which has to be one too, and returns how
-// many holds a majority had. It blocks until all have answered, for 5 s at most, or ctx ends; with fewer answers than
+// many holds a majority had. It blocks until all have answered, for 5 s at most, or ctx ends. When a majority has
+// answered, the others have as long again and 100 ms; what was sent to them goes on. With fewer answers than
 // a majority the error is [ErrNoQuorum], and [store.ErrUnsupported] if a majority is none.
 func (s *Store) Break(ctx context.Context, name string) (broken int, err error) {
 	all, err := operate(ctx, s, forOperators, func(ctx context.Context, n *node) (int, error) {
@@ -130,7 +135,17 @@ func (s *Store) List(ctx context.Context) (names []string, err error) {
 
 // operate is everywhere for what a majority has to say. It returns the values of the nodes without error.
 func operate[T any](ctx context.Context, s *Store, timeout time.Duration, f call[T]) (said []T, err error) {
-	values, errs, err := everywhere(ctx, s, timeout, f)
+	began := time.Now()
+	patient, leave := context.WithCancel(ctx)
+	defer leave()
+	var answered atomic.Int64
+	values, errs, err := everywhere(patient, s, timeout, func(ctx context.Context, n *node) (T, error) {
+		value, err := f(ctx, n)
+		if err == nil && answered.Add(1) == int64(s.need) {
+			time.AfterFunc(time.Since(began)+forTheRest, leave)
+		}
+		return value, err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -140,12 +155,12 @@ func operate[T any](ctx context.Context, s *Store, timeout time.Duration, f call
 		}
 	}
 	if len(said) < s.need {
-		return nil, s.verdict(errs)
+		return nil, cmp.Or(ctx.Err(), s.verdict(errs))
 	}
 	return said, nil
 }
 
-// everywhere calls f for all nodes and returns what each of them said.
+// everywhere calls f for all nodes and returns what each of them said until ctx ended.
 func everywhere[T any](ctx context.Context, s *Store, timeout time.Duration, f call[T]) ([]T, []error, error) {
 	if err := s.work.begin(ctx); err != nil {
 		return nil, nil, err
@@ -156,5 +171,5 @@ func everywhere[T any](ctx context.Context, s *Store, timeout time.Duration, f c
 		values[a.node.index], errs[a.node.index] = a.value, a.err
 		return false
 	})
-	return values, errs, ctx.Err()
+	return values, errs, nil
 }

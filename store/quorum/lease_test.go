@@ -47,6 +47,42 @@ func TestFault101BareMajority(t *testing.T) {
 	}
 }
 
+// TestSlowNodeIsGivenItsHoldsBack: a node that answers after a majority is given what it has lost, so that the next node
+// may fail too.
+func TestSlowNodeIsGivenItsHoldsBack(t *testing.T) {
+	for _, later := range []time.Duration{0, 6 * time.Millisecond, 50 * time.Millisecond} {
+		inBubble(t, 3, func(s *site) {
+			a := s.client()
+			for i, link := range a.links {
+				delay := time.Millisecond
+				if i == 2 {
+					delay += later
+				}
+				link.On(faultstore.Any, faultstore.Every, faultstore.DelayReply(delay))
+			}
+			c := s.dlock(a)
+			h, err := c.Mutex("n").LockContext(bg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(lease)
+			s.restart(2)
+			time.Sleep(lease)
+			if s.holders(2) == "" {
+				t.Errorf("%v later: the node has no hold a lease after its restart", later)
+			}
+			s.restart(1)
+			time.Sleep(lease)
+			if err := h.Err(); err != nil {
+				t.Errorf("%v later: %v", later, err)
+			}
+			h.Unlock()
+			c.Close()
+			synctest.Wait()
+		})
+	}
+}
+
 // TestCompletionEndsWithTheHold: a node is not asked for a hold that was released meanwhile.
 func TestCompletionEndsWithTheHold(t *testing.T) {
 	inBubble(t, 3, func(s *site) {

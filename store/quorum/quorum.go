@@ -55,7 +55,8 @@ type Options struct {
 	// Fresh says that no client has used these nodes before this handle. Then they vote at once, although they may
 	// just have started. It is for the first start of a new site, and true for a lease from New on: a node that the
 	// handle meets later is judged by its age. On a handle that is opened while others hold locks, a node that has
-	// just lost its data could let a second owner in.
+	// just lost its data could let a second owner in. So could a node that restarts within that lease before the
+	// handle has met it.
 	Fresh bool
 
 	// Own has Close close the nodes too. By default they stay the caller's.

@@ -50,7 +50,8 @@ type renewal struct {
 	tries  []*try
 	had    []bool // of each node: its grant was heard
 	count
-	unheard int // nodes that have the hold, and whose grant was not heard
+	unheard   int  // nodes that have the hold, and whose grant was not heard
+	confirmed bool // by a majority
 }
 
 func (r *renewal) take(i int, err error) {
@@ -76,11 +77,26 @@ func (t *table) renewing(r *renewal, d time.Duration) bool {
 	return true
 }
 
-// renew asks all nodes for all holds, until no answer can change a result.
+// renew asks all nodes for all holds, until no answer can change a result. A node that answers later is given what it
+// lacks too.
 func (s *Store) renew(ctx context.Context, batch []*renewal, timeout time.Duration) {
-	ask(ctx, s, timeout, s.nodes, func(ctx context.Context, n *node) ([]error, error) {
+	decided := make(chan struct{})
+	ask(ctx, s, timeout, s.nodes, func(detached context.Context, n *node) ([]error, error) {
 		refs := each(batch, func(r *renewal) store.Ref { return r.e.ref(r.ref, r.tries[n.index]) })
-		return n.store.Renew(ctx, refs), nil
+		errs := n.store.Renew(detached, refs)
+		if lacked := lackedBy(n, batch, errs); len(lacked) > 0 {
+			s.work.also(func() {
+				<-decided
+				var holds []*entry
+				for _, r := range lacked {
+					if r.confirmed {
+						holds = append(holds, r.e)
+					}
+				}
+				s.restore(ctx, n, holds...)
+			})
+		}
+		return errs, nil
 	}, func(a answer[[]error], left int) bool {
 		for i, r := range batch {
 			err := errors.New("quorum: the node answered for too few holds")
@@ -91,20 +107,24 @@ func (s *Store) renew(ctx context.Context, batch []*renewal, timeout time.Durati
 		}
 		return !slices.ContainsFunc(batch, func(r *renewal) bool { return r.done < s.need && r.done+left >= s.need })
 	})
-	lost := make([][]*entry, len(s.nodes))
 	for _, r := range batch {
-		if *r.result = s.renewed(r, ctx.Err()); *r.result != nil {
+		*r.result = s.renewed(r, ctx.Err())
+		r.confirmed = *r.result == nil
+	}
+	close(decided)
+}
+
+// lackedBy returns the holds that a node has lost, which it notes, or whose grant there was not heard.
+func lackedBy(n *node, batch []*renewal, errs []error) (lacked []*renewal) {
+	for i, r := range batch[:min(len(batch), len(errs))] {
+		if errors.Is(errs[i], store.ErrLost) {
+			r.e.lost(r.tries[n.index])
+		} else if errs[i] != nil || r.had[n.index] {
 			continue
 		}
-		for i, err := range r.errs {
-			if errors.Is(err, store.ErrLost) || errors.Is(err, errUnheard) {
-				lost[i] = append(lost[i], r.e)
-			}
-		}
+		lacked = append(lacked, r)
 	}
-	for i, n := range s.nodes {
-		s.restore(ctx, n, lost[i]...)
-	}
+	return lacked
 }
 
 // renewed is what came of one hold. One that a majority has released meanwhile is lost, whichever nodes had renewed it
@@ -112,11 +132,6 @@ func (s *Store) renew(ctx context.Context, batch []*renewal, timeout time.Durati
 func (s *Store) renewed(r *renewal, left error) error {
 	r.e.t.mu.Lock()
 	defer r.e.t.mu.Unlock()
-	for i, err := range r.errs {
-		if errors.Is(err, store.ErrLost) {
-			r.tries[i].token = 0
-		}
-	}
 	lost := r.lost
 	if r.e.phase == spent { // it is given to no node again, so these will not count
 		lost += r.unheard

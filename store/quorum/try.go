@@ -118,6 +118,13 @@ func (e *entry) lacks(t *try) bool {
 	return t != nil && t.asked == nil && (!t.has || t.granted() && t.token < e.token)
 }
 
+// lost notes that a node has no hold of a try.
+func (e *entry) lost(t *try) {
+	e.t.mu.Lock()
+	defer e.t.mu.Unlock()
+	t.token = 0
+}
+
 // raised notes the token that a node gave to the hold of a try.
 func (e *entry) raised(t *try, token uint64) {
 	e.t.mu.Lock()
