@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -129,13 +130,35 @@ func (s *quorumServer) handle() store.Store {
 		}
 		h.links, links = append(h.links, link), append(links, link)
 	}
-	q, err := quorum.New(links...)
+	q, err := quorum.NewWithOptions(&quorum.Options{LongestLease: longestLease(&s.history.Plan)}, links...)
 	if err != nil {
 		panic(err) // the number of nodes is wrong
 	}
 	h.Store = q
 	s.handles = append(s.handles, h)
 	return h
+}
+
+// longestLease is what a quorum has to be told if the leases of a name may differ. 0: all are the same. Without it a node
+// that has restarted may vote for a short lease while a longer one lasts.
+func longestLease(p *Plan) time.Duration {
+	var leases []time.Duration
+	fastest := 1.0
+	for _, c := range p.Clients {
+		leases = append(leases, c.TTL, cmp.Or(c.WaitTTL, c.TTL))
+		fastest = max(fastest, c.Rate, 1/c.Rate)
+	}
+	for _, task := range p.Tasks {
+		for _, v := range task.Visits {
+			if v.TTL > 0 {
+				leases = append(leases, v.TTL)
+			}
+		}
+	}
+	if fastest == 1 && slices.Min(leases) == slices.Max(leases) {
+		return 0
+	}
+	return time.Duration(fastest*float64(slices.Max(leases))) + 1 // a client's clock makes of a lease what it likes
 }
 
 func (s *quorumServer) meet(f nodeFault) faultstore.Fault {
