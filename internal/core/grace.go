@@ -18,7 +18,7 @@ type grace struct {
 	handle *Handle
 	before time.Duration
 	timer  *time.Timer
-	warned bool // the contexts of the handle are cancelled, and no renewal was seen since
+	warned bool // guarded by the shard: the contexts are cancelled, and no renewal was seen since
 }
 
 // looksInGrace is how many times the deadline is looked at between the warning and
@@ -66,9 +66,7 @@ func (g *grace) look() {
 	changed := g.warned != warned
 	if g.warned {
 		again = max(g.before/looksInGrace, time.Millisecond)
-		if changed {
-			fx.cancel(h, ErrEnding)
-		}
+		fx.cancel(h, ErrEnding)
 	}
 	g.timer.Reset(again)
 	sh.mu.Unlock()

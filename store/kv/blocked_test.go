@@ -95,6 +95,19 @@ func TestLookThatBlocks(t *testing.T) {
 	})
 }
 
+// hundredLive takes 5,000 locks that nobody releases, a hundred of which live at any time. It
+// returns how many values the backend has in the end.
+func hundredLive(t *testing.T, s *kv.Store, b *table) int {
+	t.Helper()
+	for n := range 5000 {
+		hold(t, s, request(fmt.Sprintf("dead-%d", n), n, false))
+		time.Sleep(lease / 100)
+	}
+	time.Sleep(time.Minute) // a sweep that is under way ends
+	synctest.Wait()
+	return len(b.values)
+}
+
 // TestSweepThatBlocks: a name that is locked keeps no other expired one from being removed.
 func TestSweepThatBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -102,14 +115,8 @@ func TestSweepThatBlocks(t *testing.T) {
 		s := open(t, b, nil)
 		hold(t, s, request("dead", 0, false))
 		b.block("dead")
-		for n := range 5000 { // a hundred live at any time
-			hold(t, s, request(fmt.Sprintf("dead-%d", n), n, false))
-			time.Sleep(lease / 100)
-		}
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		if len(b.values) > 500 {
-			t.Errorf("%d values, a hundred of them alive", len(b.values))
+		if n := hundredLive(t, s, b.table); n > 500 {
+			t.Errorf("%d values, a hundred of them alive", n)
 		}
 	})
 }
@@ -133,13 +140,40 @@ func TestSweepGoesOnAfterALostAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &silent{backend: backend{table: newTable()}}
 		s := open(t, b, nil)
-		for n := range 5000 { // a hundred live at any time
-			hold(t, s, request(fmt.Sprintf("dead-%d", n), n, false))
-			time.Sleep(lease / 100)
+		if n := hundredLive(t, s, b.table); n > 500 {
+			t.Errorf("%d values, a hundred of them alive", n)
 		}
+	})
+}
+
+// lateSweeper is a backend whose Sweep ends with its context.
+type lateSweeper struct {
+	backend
+	asked atomic.Int32 // for names
+}
+
+func (b *lateSweeper) Sweep(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (b *lateSweeper) Names(ctx context.Context) ([]string, error) {
+	b.asked.Add(1)
+	return b.backend.Names(ctx)
+}
+
+// TestSweepOfAClosedBackend: Close cuts a sweep, which asks the backend for nothing more.
+func TestSweepOfAClosedBackend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &lateSweeper{backend: backend{table: newTable()}}
+		s := open(t, b, nil)
+		for n := range 64 {
+			hold(t, s, request(fmt.Sprint(n), n, false))
+		}
+		s.Close()
 		synctest.Wait()
-		if len(b.values) > 500 {
-			t.Errorf("%d values, a hundred of them alive", len(b.values))
+		if n := b.asked.Load(); n > 0 {
+			t.Errorf("asked for names %d times after Close", n)
 		}
 	})
 }

@@ -49,7 +49,11 @@ func (s *Store) sweepAll() {
 	if sweeper, ok := s.backend.(Sweeper); ok {
 		sweeper.Sweep(ctx)
 	}
-	names, err := s.backend.Names(ctx)
+	var names []string
+	err := ctx.Err() // of a backend that is closed nothing is asked
+	if err == nil {
+		names, err = s.backend.Names(ctx)
+	}
 	if _, ok := s.backend.(Sweeper); !ok && err == nil {
 		slices.Sort(names)
 		for group := range slices.Chunk(slices.Compact(names), s.opts.Batch) {

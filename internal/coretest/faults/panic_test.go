@@ -17,13 +17,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// ends are ways in which a store ends the goroutine of its caller.
+var ends = map[string]func(){
+	"panic":  func() { panic("the store is broken") },
+	"Goexit": runtime.Goexit,
+}
+
 // A store or an Observer that panics, or ends the goroutine, ends the call of its caller. The name is
 // not kept: what the store may have granted is released, and the next call is served.
 func TestPanicInTheStoreKeepsNoName(t *testing.T) {
-	ends := map[string]func(){
-		"panic":  func() { panic("the store is broken") },
-		"Goexit": runtime.Goexit,
-	}
 	calls := map[string]func(*dlock.Mutex, context.Context) (*dlock.Hold, error){
 		"Lock":    (*dlock.Mutex).LockContext,
 		"TryLock": (*dlock.Mutex).TryLockContext,
@@ -72,11 +74,11 @@ func TestPanicInTheStoreKeepsNoName(t *testing.T) {
 
 // The same during a release: it goes on in the background, and the Observer hears of the end.
 func TestPanicInTheStoreDuringUnlock(t *testing.T) {
-	for how, end := range map[string]func(){"panic": func() { panic("the store is broken") }, "Goexit": runtime.Goexit} {
+	for how, end := range ends {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, ends := coretest.NewSpy(memory.New()), new(endsOfHolds)
-				c := coretest.Open(t, s, &dlock.Options{Observer: ends})
+				s, ended := coretest.NewSpy(memory.New()), new(endsOfHolds)
+				c := coretest.Open(t, s, &dlock.Options{Observer: ended})
 				h := coretest.MustLock(t, t.Context(), c.Mutex("m"))
 				s.OnRelease(func(context.Context, store.Ref) error {
 					s.OnRelease(s.Store.Release)
@@ -93,7 +95,7 @@ func TestPanicInTheStoreDuringUnlock(t *testing.T) {
 				began := time.Now()
 				require.NoError(t, coretest.MustLock(t, t.Context(), c.Mutex("m")).Unlock())
 				assert.Less(t, time.Since(began), time.Second)
-				assert.EqualValues(t, 2, ends.count.Load(), "of both holds")
+				assert.EqualValues(t, 2, ended.count.Load(), "of both holds")
 				synctest.Wait()
 				coretest.WantFree(t, s, "m")
 				assert.Zero(t, coretest.Gauges(c))
