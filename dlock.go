@@ -10,13 +10,13 @@
 //
 // # Holding
 //
-// A hold has a lease at the store; nested holds share one. The client renews it for as long as it is held. A
-// hold can still be lost. If the store cannot be reached for too long, the holder is
-// told before the store can grant the lock to another owner. If the store has lost its
-// data, or an operator broke the lock, the next renewal tells the holder. Then Hold.Done
-// closes, the context of Do is cancelled, and Options.OnLost is called. The client ends a
-// hold 1 % and 2 ms before its lease ends at the store, because clocks run at different
-// rates.
+// A hold has a lease at the store; nested holds share one. The client renews it for as
+// long as it is held. A hold can still be lost. If the store cannot be reached for too
+// long, the holder is told before the store can grant the lock to another owner. If the
+// store has lost its data, or an operator broke the lock, the next renewal tells the
+// holder. Then Hold.Done closes, the context of Do is cancelled, and Options.OnLost is
+// called. The client ends a hold 1 % and 2 ms before its lease ends at the store, because
+// clocks run at different rates.
 //
 // No lock service can stop a process that was paused for longer than its lease
 // from going on where it was. Where that matters, send a token with each access to
@@ -35,9 +35,8 @@
 // independent servers keeps no order.) Of each process the first one waits there, and the
 // others behind it. Owners from [NewOwner] and nested calls wait at the store by themselves.
 // A message wakes a waiter. In case it is lost, the waiter also asks at each third of
-// Options.WaitTTL.
-// Between them the lock may pass without a call of the store, within the bounds of
-// Options.LocalHandoffs.
+// Options.WaitTTL. Between waiters of one process the lock may pass without a call of the
+// store, within the bounds of Options.LocalHandoffs.
 package dlock
 
 import (

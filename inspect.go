@@ -35,9 +35,9 @@ func (c *Client) List(ctx context.Context) (names []string, err error) {
 }
 
 // Break takes the lock away from all its holders, of whatever process, and returns
-// how many holds it removed. It is for operators: nothing in dlock calls it by itself. The next
-// waiter is granted at once, while the old holders still work. They learn of it with
-// their next renewal, up to a third of the TTL later. A resource that checks tokens
+// how many holds it removed. It is for operators: nothing in dlock calls it by
+// itself. The next waiter is granted at once, while the old holders still work. They learn
+// of it with their next renewal, up to a third of the TTL later. A resource that checks tokens
 // refuses them as soon as it has seen the next token.
 //
 // The errors are those of Inspect, and ErrUnsupported if the store is no

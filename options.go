@@ -199,8 +199,8 @@ func WithLabel(label string) LockOption { return func(c *lockConfig) { c.Label =
 func WithMaxHold(d time.Duration) LockOption { return func(c *lockConfig) { c.MaxHold = d } }
 
 // WithoutRenewal has the hold end with its first lease, at Hold.Deadline: 1 % and 2 ms before
-// the TTL is over, because clocks differ. Then others can take the lock. A hold that is not unlocked by then is lost, and reported and logged
-// like every loss.
+// the TTL is over, because clocks differ. Then others can take the lock. A hold that is not
+// unlocked by then is lost, and reported and logged like every loss.
 func WithoutRenewal() LockOption { return func(c *lockConfig) { c.Fixed = true } }
 
 // WithGrace tells the holder d before the lease could end, so that work that takes a
@@ -221,7 +221,7 @@ func WithoutRenewal() LockOption { return func(c *lockConfig) { c.Fixed = true }
 // least, in place of a shorter WaitTTL.
 //
 // A nested call shares the hold of the outer lock value, and with it the TTL. Its contexts
-// end d before the end of that lease, or a third of the TTL before it if that is less.
+// end d before that lease does. If a third of the TTL is less than d, they end a third before.
 // Give the outer value the option too. Without it a pushed grant may be shorter than 3*d,
 // and the contexts end early.
 func WithGrace(d time.Duration) LockOption {

@@ -9,10 +9,10 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// A nested lock must cost less than a tenth of the first; a fifth under the race
-// detector or with coverage, which make the few steps of the nested one dearer. The two are timed in
-// short turns, one after the other, so that whatever else the machine does
-// falls on both; the medians leave out the turns in which it did much.
+// A nested lock must cost less than a tenth of the first. The race detector and coverage make
+// its few steps dearer, so there it is a fifth. The two are timed in short turns, one after the
+// other, so that whatever else the machine does falls on both; the medians leave out the turns in
+// which it did much.
 func TestNestedIsCheap(t *testing.T) {
 	m := newClient(t).Mutex("nested")
 	const rounds, turns = 101, 40

@@ -319,7 +319,7 @@ func (slowStore) List(context.Context) ([]string, error) {
 	return nil, errors.New("no answer")
 }
 
-// TestPagesShareAnOutage: what one page has waited for in vain, the others do not wait for.
+// TestPagesShareAnOutage: the store does not answer one page, and the others hear of it at once.
 func TestPagesShareAnOutage(t *testing.T) {
 	page, err := ui.New(slowStore{}, nil)
 	require.NoError(t, err)

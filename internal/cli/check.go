@@ -19,7 +19,7 @@ var checkCommand = command{
 	name: "check", short: "look for settings of the store that endanger locks",
 	long: `Prints a line for each thing that costs locks now or later, and what to do about it. It takes and
 releases a lock of a random name. The exit status is 1 if there is anything to say, and 125 if a
-server cannot be opened.
+server cannot be opened, or the servers of a quorum cannot be opened together.
 `,
 	setup: func(p *Program, f *flag.FlagSet) action {
 		s := p.storeFlag(f)
