@@ -8,7 +8,7 @@ func abandoned(h *History) []Violation {
 	unable, flooded := h.unable(), h.flooded()
 	lives := h.lives()
 	for _, c := range h.Calls {
-		if c.Op != Acquire || unable[c.Client] || lives[c.ID].released != never || flooded[issue{c.Name, lives[c.ID].token}] {
+		if c.Op != Acquire || unable[c.Client] || lives[c.ID].released != never || flooded(c, lives[c.ID].token) {
 			continue
 		}
 		if c.Outcome == Held || c.Outcome == Queued || c.Outcome == Unknown {
@@ -49,14 +49,22 @@ func (h *History) unanswered() map[int]int {
 	return n
 }
 
-// flooded are the holds that a client lost by the thousand and need not release: while
-// its first releases get no answer, the leases of the others run out.
-func (h *History) flooded() map[issue]bool {
+// flooded tells of a granted request whether its hold is one that a client lost by the thousand and need not release:
+// while its first releases get no answer, the leases of the others run out. The claim has the first token of the grant,
+// or by a hand-over within the client one of those that the request reserves behind it.
+func (h *History) flooded() func(c *Call, token uint64) bool {
 	unanswered, lost := h.unanswered(), make(map[issue]bool)
 	for _, c := range h.Claims {
 		if c.Lost && unanswered[c.Client] >= releasesAtOnce {
 			lost[issue{c.Name, c.Token}] = true
 		}
 	}
-	return lost
+	return func(c *Call, token uint64) bool {
+		for i := range max(1, c.Tokens) {
+			if lost[issue{c.Name, token + uint64(i)}] {
+				return true
+			}
+		}
+		return false
+	}
 }

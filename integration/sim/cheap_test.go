@@ -212,6 +212,19 @@ func TestCheapCheckers(t *testing.T) {
 			h.claim(1, 2, 3, 110, 2, lost)
 			h.unanswered(releasesAtOnce)
 		}},
+		{"handed over, lost with thousands and forgotten, while no release is answered", abandoned, true, func(h hand) {
+			h.Plan.Scene = Many
+			h.held(1, 0, 1, 1)
+			h.Calls[0].Tokens = 2
+			h.claim(1, 2, 3, 110, 2, lost)
+			h.unanswered(releasesAtOnce)
+		}},
+		{"forgotten, and another with the token behind it lost with thousands", abandoned, false, func(h hand) {
+			h.Plan.Scene = Many
+			h.held(1, 0, 1, 1)
+			h.claim(1, 2, 3, 110, 2, lost)
+			h.unanswered(releasesAtOnce)
+		}},
 		{"queued and forgotten, while no release is answered", abandoned, false, func(h hand) {
 			h.Plan.Scene = Many
 			h.queued(1, 0, 1, 1, 1)
