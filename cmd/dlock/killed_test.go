@@ -3,6 +3,8 @@
 package main
 
 import (
+	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"syscall"
@@ -93,12 +95,27 @@ func TestCommandThatLeavesTheGroupEnds(t *testing.T) {
 				got, out := status(t, dlock(t, url, "break", "--yes", "l"))
 				assert.Equal(t, 0, got, out)
 			} else {
+				guarded(t, r)
 				r.signal(syscall.SIGKILL)
 			}
 			gone(t, pids...)
 			r.ended()
 		}
 	}
+}
+
+// guarded waits until dlock run has told the guard of the command. From then on it ignores SIGTTOU.
+func guarded(t *testing.T, r *running) {
+	t.Helper()
+	ignores := func() bool {
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.cmd.Process.Pid))
+		require.NoError(t, err)
+		_, rest, _ := strings.Cut(string(status), "SigIgn:")
+		mask, err := strconv.ParseUint(strings.Fields(rest)[0], 16, 64)
+		require.NoError(t, err)
+		return mask>>(syscall.SIGTTOU-1)&1 == 1
+	}
+	require.Eventually(t, ignores, long, time.Millisecond, "dlock run does not ignore SIGTTOU")
 }
 
 // Ctrl-C after the lock was lost does not hide the loss.
