@@ -41,8 +41,8 @@ var (
 	ErrInvalidName = errors.New("invalid lock name")
 	// ErrInvalidOwner: an owner is the zero Owner, or its text is malformed.
 	ErrInvalidOwner = errors.New("invalid owner")
-	// ErrInvalidTTL: a duration is negative, under the store's minimum or over
-	// [MaxTTL].
+	// ErrInvalidTTL: a duration is negative, under the store's minimum or 10 ms, or over
+	// [MaxTTL], or a grace is longer than a third of the TTL.
 	ErrInvalidTTL = errors.New("invalid duration")
 	// ErrInvalidOption: another option is out of range or nil, or there is no store.
 	ErrInvalidOption = errors.New("invalid option")

@@ -57,7 +57,8 @@ func (h *Hold) Done() <-chan struct{} { return h.core.Done() }
 // matches ErrLost and says why, and after Unlock ErrNotHeld. If Client.Close released
 // the hold, the error matches ErrNotHeld and ErrClosed. Err reads the clock. So it is
 // right even if the process was stopped for longer than the lease and no timer has
-// closed Done yet.
+// closed Done yet. On Linux that clock stands still while the whole machine is suspended:
+// then Err tells at the next renewal, or at the deadline by that clock.
 func (h *Hold) Err() error { return h.core.Err() }
 
 // Deadline returns until when the hold is valid if no renewal succeeds from now on.

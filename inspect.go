@@ -24,7 +24,8 @@ func (c *Client) Inspect(ctx context.Context, name string) (store.State, error) 
 }
 
 // List returns the names that have live holders or waiters, in no order. It may read
-// all that the store has. The errors are those of Inspect, and ErrUnsupported if the
+// all that the store has. StoreTimeout bounds the whole List with all its requests. If
+// there are so many names that it ends with ErrUnavailable, raise StoreTimeout. The errors are those of Inspect, and ErrUnsupported if the
 // store is no [store.Lister].
 func (c *Client) List(ctx context.Context) (names []string, err error) {
 	var list func(context.Context) ([]string, error)
@@ -37,7 +38,8 @@ func (c *Client) List(ctx context.Context) (names []string, err error) {
 // Break takes the lock away from all its holders, of whatever process, and returns
 // how many holds it removed. It is for operators: nothing in dlock calls it by
 // itself. The next waiter is granted at once, while the old holders still work. They learn
-// of it with their next renewal, up to a third of the TTL later. A resource that checks tokens
+// of it with their next renewal, up to a third of the TTL later, or without renewal when
+// their lease ends. A resource that checks tokens
 // refuses them as soon as it has seen the next token.
 //
 // The errors are those of Inspect, and ErrUnsupported if the store is no

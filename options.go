@@ -200,7 +200,9 @@ func WithMaxHold(d time.Duration) LockOption { return func(c *lockConfig) { c.Ma
 
 // WithoutRenewal has the hold end with its first lease, at Hold.Deadline: 1 % and 2 ms before
 // the TTL is over, because clocks differ. Then others can take the lock. A hold that is not
-// unlocked by then is lost, and reported and logged like every loss.
+// unlocked by then is lost, and reported and logged like every loss. Nothing asks the store
+// meanwhile: the holder hears of Break, or of a loss of the store's data, only at
+// Hold.Deadline or from Unlock.
 func WithoutRenewal() LockOption { return func(c *lockConfig) { c.Fixed = true } }
 
 // WithGrace tells the holder d before the lease could end, so that work that takes a

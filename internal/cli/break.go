@@ -14,7 +14,7 @@ var breakCommand = command{
 	name: "break", args: "NAME", short: "take a lock away from its holders",
 	long: `Removes all holds of the lock, after a question. The next waiter is granted at once, with a
 greater token. A holder that still runs learns of it with its next renewal, which is up to a third of
-its lease later: until then two may work. End the holder first if you can.
+its lease later, or when a lease without renewal ends: until then two may work. End the holder first if you can.
 `,
 	setup: func(p *Program, f *flag.FlagSet) action {
 		s := p.storeFlag(f)

@@ -18,7 +18,7 @@ const exitTable = `Exit status:
   0    done; dlock run: the command ended with 0
   1    check: there are warnings. break: no hold was broken
   123  run: the lock was lost before it was given back; the command was ended, or had ended
-  124  run: the lock was not granted (--try, --wait)
+  124  run: the lock was not granted (--try, --wait, or a refused upgrade)
   125  dlock failed: wrong arguments, no store, or an error of the store
   126  run: the command cannot be executed
   127  run: the command was not found

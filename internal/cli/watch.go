@@ -17,7 +17,7 @@ import (
 var watchCommand = command{
 	name: "watch", args: "[NAME]", short: "show one lock, or all of them, live",
 	long: `With a NAME it shows the holders and waiters of that lock, and for how long each of them is there. Without one it shows the locks that list shows. On a terminal it redraws the screen. Elsewhere,
-and with --json, it prints what has changed. Ctrl-C ends it.
+and with --json, it prints all of it again when something has changed. Ctrl-C ends it.
 `,
 	setup: func(p *Program, f *flag.FlagSet) action {
 		s := p.storeFlag(f)
