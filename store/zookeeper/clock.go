@@ -9,8 +9,8 @@ import (
 
 const (
 	// maxDrift is how much faster or slower than the leader's clock this process's
-	// clock may be, as one in so many.
-	maxDrift = 1000
+	// clock may be, as one in so many. The documents allow clocks to be slewed by that.
+	maxDrift = 100
 
 	// maxAge is how old what is known of the leader's clock may be. The drift makes an
 	// older answer too inexact for short leases.
@@ -47,8 +47,8 @@ func (p present) later(now time.Time) present {
 }
 
 // observe takes the answer of a write that was sent at that time. What the answers
-// before it tell counts as well, unless the two contradict: the leader's clock was
-// set then.
+// of the last maxAge tell counts as well, unless the two contradict: the leader's clock
+// was set then.
 func (c *clock) observe(stat *zk.Stat, sent time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,7 +56,8 @@ func (c *clock) observe(stat *zk.Stat, sent time.Time) {
 	low := time.Duration(stat.Mtime) * time.Millisecond
 	high := low + time.Millisecond + now.Sub(sent) // mtime counts whole milliseconds
 	p := present{epoch: epochOf(stat.Mzxid), zxid: stat.Mzxid, at: now, low: low, high: high}
-	if before := c.last.later(now); before.epoch == p.epoch && before.low <= high && before.high >= low {
+	before, late := c.last.later(now), now.Sub(c.last.at) > maxAge
+	if !late && before.epoch == p.epoch && before.low <= high && before.high >= low {
 		p.zxid, p.low, p.high = max(before.zxid, p.zxid), max(before.low, low), min(before.high, high)
 	}
 	c.last = p

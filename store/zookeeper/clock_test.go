@@ -31,8 +31,8 @@ func TestClockBounds(t *testing.T) {
 	assert.GreaterOrEqual(t, p.low, time.Hour)
 	assert.GreaterOrEqual(t, p.high-p.low, 6*time.Millisecond, "the answer took 5 ms, and mtime counts milliseconds")
 	later := c.last.later(c.last.at.Add(10 * time.Second))
-	assert.Equal(t, time.Hour+10*time.Second-10*time.Millisecond, later.low)
-	assert.Equal(t, 20*time.Millisecond, later.high-later.low-(c.last.high-c.last.low))
+	assert.Equal(t, time.Hour+10*time.Second-100*time.Millisecond, later.low)
+	assert.Equal(t, 200*time.Millisecond, later.high-later.low-(c.last.high-c.last.low))
 
 	for name, ask := range map[string]func() (present, bool){
 		"a later leader": func() (present, bool) { return c.now(4) },
@@ -89,6 +89,19 @@ func TestClockHeardLately(t *testing.T) {
 	c.observe(statAt(3, time.Hour+59*time.Second), time.Now().Add(-2*time.Second))
 	_, ok = c.now(3)
 	assert.True(t, ok)
+}
+
+// TestClockForgetsOldAnswers: what an answer tells does not outlive maxAge. Clocks that
+// differed for so long may be further apart than a slow answer shows.
+func TestClockForgetsOldAnswers(t *testing.T) {
+	var c clock
+	c.observe(statAt(3, time.Hour), time.Now())
+	c.last.at = c.last.at.Add(-4 * time.Minute)
+	behind := time.Hour + 4*time.Minute - 4*time.Second // a clock that runs 1.7 % slower
+	c.observe(statAt(3, behind), time.Now().Add(-3*time.Second))
+	p, ok := c.now(3)
+	require.True(t, ok)
+	assert.Less(t, p.low, behind+time.Second)
 }
 
 // held is a node with one hold that ends ttl after now on the clock of epoch.

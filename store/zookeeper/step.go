@@ -82,7 +82,8 @@ func (s *Store) update(ctx context.Context, op operation) (last *step, err error
 // try is update with the name locked in this handle.
 func (s *Store) try(ctx context.Context, state *nameState, op operation) (*step, error) {
 	path := s.namePath(op.name)
-	known, base := state.known, state.guess(op)
+	known := state.known
+	base := state.guess(op) // it forgets what is known
 	var (
 		fresh   bool      // base is no older than the operation
 		refused *snapshot // the latest on which a transaction failed
@@ -232,13 +233,14 @@ func (s *Store) commit(state *nameState, op operation, path string, st *step) er
 // late says whether an entry that the step took for alive may have died before the
 // step was carried out. No other owner was granted, since the record was as the step
 // had it. But the step may have renewed a dead hold, or built on it. A step is late
-// as well if the leader's clock has gone forward: its deadlines are too early then.
+// as well if the leader's clock was set meanwhile, or before. If it has gone forward, the
+// deadlines of the step are too early. If it has gone back, live entries passed for dead.
 func (st *step) late() bool {
 	age := time.Since(st.began)
 	moment := st.call.Now + age
 	if st.next.exists() && epochOf(st.next.zxid) == st.next.epoch {
 		moment = st.next.written
-		if moment > st.call.Now+st.slack+age+age/maxDrift+time.Millisecond {
+		if moment > st.call.Now+st.slack+age+age/maxDrift+time.Millisecond || moment+time.Millisecond < st.call.Now {
 			return true
 		}
 	}

@@ -68,6 +68,24 @@ func TestLateIfTheClockWentForward(t *testing.T) {
 	assert.True(t, st.late(), "a minute later than expected")
 }
 
+// TestLateIfTheClockWentBack: a grant in place of a hold that passed for dead is decided
+// again, on a clock that knows better by then.
+func TestLateIfTheClockWentBack(t *testing.T) {
+	const ahead = time.Second
+	s := knows(3, time.Hour+ahead, time.Now())
+	old := held(3, time.Hour-10*time.Second, 10*time.Second+ahead/2)
+	s.clock.last.zxid = old.zxid + 1
+	st, g, err := decided(t, s, old, asks("other", "p"))
+	require.NoError(t, err)
+	require.True(t, g.Held, "the hold passes for dead")
+	require.True(t, st.changes(nil))
+	st.next.zxid, st.next.written = old.zxid+2, time.Hour
+	require.True(t, st.late())
+	s.clock.observe(statAt(3, time.Hour), time.Now())
+	_, _, err = decided(t, s, old, asks("other", "p"))
+	assert.ErrorIs(t, err, store.ErrHeld)
+}
+
 // TestLateCountsFromTheClock: what a step does before it decides, such as to decode a
 // large record, makes no step late.
 func TestLateCountsFromTheClock(t *testing.T) {
