@@ -92,11 +92,12 @@ func (r *Request) Release(stop <-chan struct{}) error {
 	now := time.Now()
 	deadline := now.Add(r.config.Timeout)
 	pause := Backoff{Limit: r.config.Timeout / 10}
-	for repeated := false; ; repeated = true {
+	maybe := false // an earlier try may have done it, its reply lost
+	for {
 		err := r.tryRelease(ref, now, deadline.Sub(now))
 		switch {
-		case err == nil || repeated && errors.Is(err, store.ErrLost):
-			return nil // an earlier try may have done it, its reply lost
+		case err == nil || maybe && errors.Is(err, store.ErrLost):
+			return nil
 		case errors.Is(err, store.ErrClosed):
 			r.sender.warn("dlock: not released, as the store is closed; the lease ends it", "name", ref.Name, "id", store.Short(ref.ID))
 			r.sender.releaser.add(r, false) // which cannot release it either, and counts it
@@ -109,6 +110,7 @@ func (r *Request) Release(stop <-chan struct{}) error {
 			return Unavailable(err)
 		}
 		now = time.Now()
+		maybe = maybe || !errors.Is(err, store.ErrRefused)
 	}
 }
 

@@ -35,6 +35,7 @@ func TestRelease(t *testing.T) {
 		"gone before":                {[]error{store.ErrLost}, store.ErrLost, 1, 0},
 		"foreign key":                {[]error{store.ErrForeignKey}, store.ErrForeignKey, 1, 0},
 		"refused for a moment":       {[]error{store.ErrRefused, nil}, nil, 2, 0},
+		"gone after a refusal":       {[]error{store.ErrRefused, store.ErrLost}, store.ErrLost, 2, 0},
 		"closed":                     {[]error{store.ErrClosed}, store.ErrClosed, 0, 1},
 		"down":                       {[]error{errReset}, request.ErrUnavailable, 0, 1},
 	} {

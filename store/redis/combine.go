@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -145,6 +146,24 @@ func (c *combiner) pass(start bool, began time.Duration, result rueidis.RedisRes
 	return batch
 }
 
+// wanted is the context of a batch. It is awaited as long as the handle is open, and not sent once all its
+// callers have left, as after a long dial: it would leave holds that nobody wants.
+type wanted struct {
+	context.Context
+	c     *combiner
+	batch []*call
+}
+
+// Err returns why the batch is not to be sent.
+func (w wanted) Err() error {
+	w.c.mu.Lock()
+	defer w.c.mu.Unlock()
+	if slices.ContainsFunc(w.batch, func(one *call) bool { return !one.gone }) {
+		return w.Context.Err()
+	}
+	return errNotSent
+}
+
 // send uses a slot as long as calls wait. Its context ends with none of theirs, but with the handle.
 // Each batch has a slice of its own, which rueidis still reads after that context has ended.
 func (c *combiner) send(batch []*call) {
@@ -154,7 +173,7 @@ func (c *combiner) send(batch []*call) {
 			commands[i] = w.command
 		}
 		began := time.Since(start)
-		results := c.client.DoMulti(c.ctx, commands...)
+		results := c.client.DoMulti(wanted{c.ctx, c, batch}, commands...)
 		for i, result := range results {
 			batch[i].reply <- result
 		}

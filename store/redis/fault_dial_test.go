@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -87,6 +88,47 @@ func TestDialingOutlivesNoContext(t *testing.T) {
 	}), lease/2)
 	giveUp()
 	require.Error(t, <-first)
+}
+
+// The connection is gone, and a new one takes longer than the calls have. What their callers have left is not sent then.
+func TestFault02LongDialLeavesNoHold(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	proxy := redistest.StartProxy(t, server.Addr)
+	var far atomic.Bool
+	connected := make(chan struct{})
+	c, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{proxy.Addr}, ForceSingleClient: true, DisableCache: true, AlwaysPipelining: true, PipelineMultiplex: -1,
+		DialCtxFn: func(ctx context.Context, addr string, n *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			if far.Load() {
+				<-connected
+			}
+			return n.DialContext(ctx, "tcp", addr)
+		},
+	})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	s := newStore(t, c)
+	_, err = s.Acquire(bounded(t), want("a", 1))
+	require.NoError(t, err)
+	answered := time.Now()
+
+	far.Store(true)
+	proxy.Cut()
+	until(t, "its last reply was long ago", func() bool { return time.Since(answered) > 200*time.Millisecond })
+	lastReturn(20, func(ctx context.Context, i int) {
+		if _, err := s.Acquire(ctx, want(fmt.Sprint("b", i), 2+i)); err == nil {
+			t.Error("a server that is not connected has answered")
+		}
+	})
+	close(connected)
+	until(t, "a call is answered", func() bool {
+		_, err = s.Acquire(bounded(t), want("c", 100))
+		return err == nil
+	})
+	names, err := s.List(bounded(t))
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"a", "c"}, names)
 }
 
 // The server stands still under some calls, and is dead then. Later calls hear that at once, and

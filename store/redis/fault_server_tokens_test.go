@@ -160,3 +160,32 @@ func TestTokensGrow(t *testing.T) {
 	server.MustDo("REPLICAOF", "NO", "ONE")
 	grow("at the old master again", server.URL())
 }
+
+// The counter is no number. A request that is refused for that has taken no place, however many wait.
+func TestFault32RefusedForTheCounterTakesNoPlace(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := open(t, server.URL())
+	for n, waiters := range []int{1, 70} { // with 70 the name has an index
+		name := fmt.Sprint("n", n)
+		first := want(name, 1)
+		first.TTL = time.Minute
+		_, err := s.Acquire(bounded(t), first)
+		require.NoError(t, err)
+		queue := func(i int) error {
+			r := want(name, i)
+			r.Queue, r.WaitTTL = true, time.Minute
+			_, err := s.Acquire(bounded(t), r)
+			return err
+		}
+		for i := range waiters {
+			require.NoError(t, queue(2+i))
+		}
+		server.MustDo("SET", redis.KeysOf(name)[0], "none")
+		require.ErrorIs(t, queue(1000), store.ErrForeignKey)
+		server.MustDo("SET", redis.KeysOf(name)[0], "1")
+		state, err := s.Inspect(bounded(t), name)
+		require.NoError(t, err)
+		require.Equal(t, waiters, len(state.Queue))
+	}
+}

@@ -93,6 +93,7 @@ end
 
 -- Rule 1: the id is a hold.
 local hold, short, token = form.hold_of(id), e.token - 1
+local last
 if hold then
   hold.deadline = math.max(hold.deadline, name.now + ARGV[3])
   form.put_hold(hold)
@@ -114,6 +115,7 @@ else
     name.save_name()
     return {-2}
   elseif place ~= '' then -- rule 4: not now
+    last = last_token(tonumber(tokens)) -- it may fail, when nothing is written yet
     waiter = waiter or e
     waiter.rest = place .. ' ' .. label
     waiter.deadline = name.now + string.match(place, '^%d+')
@@ -134,6 +136,5 @@ if place == '' then
   name.save_name()
   return {-1, retry, label or ''}
 end
-local last = last_token(tonumber(tokens))
 name.save_name()
 return {0, last, position, retry, label and math.max(name.now - math.floor(granted / 1000), 0) .. ' ' .. label or ''}
