@@ -208,6 +208,9 @@ func (a *Call) newPlace(owner, id string, inline bool) *place {
 	p.request.Init(a.Client.sender, &a.Config.Config, store.Request{
 		Name: a.Config.Name, ID: id, Owner: p.identity.id, Mode: a.Mode, Queue: !a.Try, Tokens: tokens,
 	})
+	if p.outer != nil {
+		p.request.Nested()
+	}
 	return p
 }
 

@@ -147,8 +147,8 @@ func (r *Request) wentOn(a Answer) {
 // promotion that had expired by then. The store counts the promoted hold's WaitTTL
 // from a moment after the request that got the place, so that is where validity
 // starts. Any other event is a reason to ask. So is one for a lease that will not be
-// renewed, because asking again brings it to its TTL before Lock returns, and one of
-// which too little is left to renew it in.
+// renewed, because asking again brings it to its TTL before Lock returns, one of
+// which too little is left to renew it in, and one for a nested request.
 func (r *Request) onEvent(e store.Event) {
 	r.sender.busy.Add()
 	defer r.sender.busy.Done()
@@ -164,7 +164,7 @@ func (r *Request) onEvent(e store.Event) {
 	switch {
 	case e.Token <= r.lastToken:
 		wish = p.sent.Add(askGap)
-	case r.config.Fixed || g.Deadline.Sub(now) < lease/3:
+	case r.nested || r.config.Fixed || g.Deadline.Sub(now) < lease/3:
 	default:
 		r.phase, r.present = granted, true
 		r.sender.pushed.Add(1)

@@ -48,6 +48,7 @@ type Request struct {
 	sender *Sender
 	config *Config
 	req    store.Request
+	nested bool // see Nested
 
 	mu        sync.Mutex
 	phase     phase
@@ -121,6 +122,10 @@ func (r *Request) Init(d *Sender, c *Config, req store.Request) {
 	r.sender, r.config, r.req = d, c, req
 	r.req.TTL, r.req.WaitTTL, r.req.Fixed, r.req.Label = c.TTL, c.WaitTTL, c.Fixed, c.Label
 }
+
+// Nested says that the owner has a hold of the name already. The store may have lost that, which an answer
+// tells and an event does not: after an event the request asks. It is called before the first request is sent.
+func (r *Request) Nested() { r.nested = true }
 
 // ID returns the acquisition id.
 func (r *Request) ID() string { return r.req.ID }

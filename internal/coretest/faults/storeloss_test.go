@@ -180,6 +180,31 @@ func TestFault17NestedCallAfterTheLoss(t *testing.T) {
 	}
 }
 
+// The store has lost the reader's hold of an owner, which asks for the writer's lock in it and has to wait. The event
+// of its grant does not say so: the rival may have written since the owner read.
+func TestFault17QueuedUpgradeAfterTheLoss(t *testing.T) {
+	coretest.InWorld(t, nil, func(t *testing.T, w *coretest.World) {
+		rw := w.C1.RWMutex("a")
+		outer, err := rw.RLockContext(t.Context())
+		require.NoError(t, err)
+		rival := w.BeginLock(w.C2, "a")
+		w.SleepUntil(time.Second)
+		_, err = w.Memory.Break(t.Context(), "a")
+		require.NoError(t, err)
+		rivalHold, _ := rival.Granted()
+		upgrade := w.Begin(func() (*dlock.Hold, error) { return rw.LockContext(outer.Context(t.Context())) })
+		require.Len(t, w.Inspect("a").Queue, 1)
+		w.Unlock(rivalHold)
+		at, err := upgrade.Failed()
+		require.ErrorIs(t, err, dlock.ErrLost)
+		require.Equal(t, time.Second, w.After(at))
+		require.ErrorIs(t, outer.Err(), dlock.ErrLost)
+		require.Equal(t, 1, w.Losses())
+		require.Empty(t, w.Inspect("a").Holders)
+		w.UnlockLost(outer)
+	})
+}
+
 // One key is evicted. The next renewal reports that loss, and the other holds of the same batch go
 // on.
 func TestFault30OneKeyEvicted(t *testing.T) {
