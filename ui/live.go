@@ -53,6 +53,7 @@ func (h *handler) getLive(w http.ResponseWriter, r *http.Request) {
 		if control.Flush() != nil {
 			return
 		}
+		control.SetWriteDeadline(time.Time{}) // HTTP/2 resets the stream at a deadline, though nothing is written
 		// A store that answers slowly is asked less often.
 		pause := max(h.opts.Every, 2*time.Since(began))
 		select {

@@ -71,7 +71,7 @@ func (a *ask) leaseForHold(ctx context.Context) (l *lease, err error) {
 // keep sees to it that a hold lasts, and notes it. It returns the next view if the hold is not as it was read. The hold
 // hangs on a lease for its TTL, or on one of the handle that lives longer, but not after a renewal, which sets the time
 // that it outlives its process. A lease of another handle does not count, because that handle deletes the hold when its
-// time is up. What an Acquire has told of a hold, or is about to, a waiter leaves as it is: it has the request asked again.
+// time is up. It moves only to a lease for all of the time: a late answer may have told of a hold that lasts.
 func (a *ask) keep(ctx context.Context, h *entry) (now *view, err error) {
 	s := a.s
 	l := a.lease
@@ -82,8 +82,6 @@ func (a *ask) keep(ctx context.Context, h *entry) (now *view, err error) {
 		if a.lease = l; a.renews || !h.made {
 			err = s.leases.renew(ctx, l, a.lasts)
 		}
-	} else if a.kind.places {
-		return nil, errOvertaken
 	} else if a.lease, err = s.records.leaseFor(ctx, a.r, a.kind, a.lasts); err == nil { // before the hold could end
 		now, err = s.rehang(ctx, h, a.lease)
 	}
