@@ -25,8 +25,8 @@ func (c *Client) Inspect(ctx context.Context, name string) (store.State, error) 
 
 // List returns the names that have live holders or waiters, in no order. It may read
 // all that the store has. StoreTimeout bounds the whole List with all its requests. If
-// there are so many names that it ends with ErrUnavailable, raise StoreTimeout. The errors are those of Inspect, and ErrUnsupported if the
-// store is no [store.Lister].
+// there are so many names that it ends with ErrUnavailable, raise StoreTimeout. The
+// errors are those of Inspect, and ErrUnsupported if the store is no [store.Lister].
 func (c *Client) List(ctx context.Context) (names []string, err error) {
 	var list func(context.Context) ([]string, error)
 	if lister, ok := c.store.(store.Lister); ok {
@@ -39,8 +39,8 @@ func (c *Client) List(ctx context.Context) (names []string, err error) {
 // how many holds it removed. It is for operators: nothing in dlock calls it by
 // itself. The next waiter is granted at once, while the old holders still work. They learn
 // of it with their next renewal, up to a third of the TTL later, or without renewal when
-// their lease ends. A resource that checks tokens
-// refuses them as soon as it has seen the next token.
+// their lease ends. A resource that checks tokens refuses them as soon as it has seen
+// the next token.
 //
 // The errors are those of Inspect, and ErrUnsupported if the store is no
 // [store.Breaker]. After ErrUnavailable the holds may have been removed, so it is safe

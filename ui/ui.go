@@ -39,9 +39,8 @@ type Options struct {
 	// changes nothing.
 	Token string
 	// Every is how long an open page waits before it looks at the store again, or twice as
-	// long as the last look took if that is more. One look
-	// lists the names and inspects those that are shown, 25 at most. Default 500 ms; at
-	// least 100 ms.
+	// long as the last look took if that is more. One look lists the names and inspects
+	// those that are shown, 25 at most. Default 500 ms; at least 100 ms.
 	Every time.Duration
 }
 

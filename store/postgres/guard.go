@@ -32,8 +32,9 @@ type Hold interface {
 // else can be granted the lock, not even if the lease ends meanwhile, and the
 // lock can neither be renewed nor released. So call it late, and commit
 // soon: well within the lease. Unlock after the commit: within the process the lock may
-// pass to another goroutine at once, without a call of the database. The isolation level is READ COMMITTED, the server's
-// default: a transaction with an older snapshot does not see a hold that was granted since.
+// pass to another goroutine at once, without a call of the database. The isolation level
+// is READ COMMITTED, the server's default: a transaction with an older snapshot does not
+// see a hold that was granted since.
 //
 // The error is [store.ErrLost] if the lock is not held with the token of hold, or if
 // hold has a method Err that says so,

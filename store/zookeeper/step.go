@@ -30,14 +30,15 @@ type operation struct {
 // step is one try of an operation.
 type step struct {
 	record *model.Record
-	call   model.Call // Now is not later than the leader's clock
+	call   model.Call // Now is not later than the leader's clock, unless that was set back after the record was written
 	tokens counter    // of call
 
 	// slack is by how much Now may be behind the leader's clock. A lease that is
 	// to last for a TTL from the sending of its request gets that and the slack.
 	slack time.Duration
 
-	began time.Time     // the moment that Now and slack are of
+	low   time.Duration // the leader's clock at least, by its answers alone
+	began time.Time     // the moment that low, Now and slack are of
 	ends  time.Duration // when the first entry of the record dies that is alive
 
 	old, next *snapshot // next is nil if nothing changes
@@ -168,7 +169,7 @@ func (s *Store) decide(old *snapshot) (*step, error) {
 		return nil, fmt.Errorf("%w: zookeeper: there were too many leaders for more tokens", store.ErrRefused)
 	}
 	st := &step{
-		record: r, slack: max(p.high-now, 0), began: p.at, ends: r.Ends(now),
+		record: r, low: p.low, slack: max(p.high-now, 0), began: p.at, ends: r.Ends(now),
 		old: old, next: &snapshot{epoch: p.epoch, now: now},
 	}
 	old.queue = r.Queued()
@@ -240,7 +241,7 @@ func (st *step) late() bool {
 	moment := st.call.Now + age
 	if st.next.exists() && epochOf(st.next.zxid) == st.next.epoch {
 		moment = st.next.written
-		if moment > st.call.Now+st.slack+age+age/maxDrift+time.Millisecond || moment+time.Millisecond < st.call.Now {
+		if moment > st.call.Now+st.slack+age+age/maxDrift+time.Millisecond || moment+time.Millisecond < st.low {
 			return true
 		}
 	}

@@ -84,6 +84,16 @@ func TestLateIfTheClockWentBack(t *testing.T) {
 	s.clock.observe(statAt(3, time.Hour), time.Now())
 	_, _, err = decided(t, s, old, asks("other", "p"))
 	assert.ErrorIs(t, err, store.ErrHeld)
+
+	// A record that was written before the clock was set back is from the future. That alone makes no step late.
+	old = held(3, 2*time.Hour, 10*time.Second)
+	s.clock.last.zxid = old.zxid + 1
+	st, g, err = decided(t, s, old, asks("id", "o"))
+	require.NoError(t, err)
+	require.True(t, g.Held)
+	require.True(t, st.changes(nil))
+	st.next.zxid, st.next.written = old.zxid+2, time.Hour
+	assert.False(t, st.late())
 }
 
 // TestLateCountsFromTheClock: what a step does before it decides, such as to decode a
