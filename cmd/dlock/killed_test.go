@@ -108,12 +108,11 @@ func TestCommandThatLeavesTheGroupEnds(t *testing.T) {
 func guarded(t *testing.T, r *running) {
 	t.Helper()
 	ignores := func() bool {
-		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.cmd.Process.Pid))
-		require.NoError(t, err)
-		_, rest, _ := strings.Cut(string(status), "SigIgn:")
-		mask, err := strconv.ParseUint(strings.Fields(rest)[0], 16, 64)
-		require.NoError(t, err)
-		return mask>>(syscall.SIGTTOU-1)&1 == 1
+		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.cmd.Process.Pid))
+		_, rest, _ := strings.Cut(string(status), "SigIgn:\t")
+		text, _, _ := strings.Cut(rest, "\n")
+		mask, err := strconv.ParseUint(text, 16, 64)
+		return err == nil && mask>>(syscall.SIGTTOU-1)&1 == 1
 	}
 	require.Eventually(t, ignores, long, time.Millisecond, "dlock run does not ignore SIGTTOU")
 }
