@@ -146,20 +146,28 @@ func (c *combiner) pass(start bool, began time.Duration, result rueidis.RedisRes
 	return batch
 }
 
-// wanted is the context of a batch. It is awaited as long as the handle is open, and not sent once all its
-// callers have left, as after a long dial: it would leave holds that nobody wants.
-type wanted struct {
+// unsent is the context of commands that are awaited as long as the handle is open, and that are not
+// sent once their callers have left: rueidis looks at Err before it sends, and at Done while
+// it waits. What was sent after a long dial would leave a hold.
+type unsent struct {
 	context.Context
-	c     *combiner
-	batch []*call
+	left func() error // why the callers have left, or nil
 }
 
-// Err returns why the batch is not to be sent.
-func (w wanted) Err() error {
-	w.c.mu.Lock()
-	defer w.c.mu.Unlock()
-	if slices.ContainsFunc(w.batch, func(one *call) bool { return !one.gone }) {
-		return w.Context.Err()
+// Err returns why the commands are not to be sent.
+func (u unsent) Err() error {
+	if err := u.left(); err != nil {
+		return err
+	}
+	return u.Context.Err()
+}
+
+// allGone is an error if no caller of the batch waits any more.
+func (c *combiner) allGone(batch []*call) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if slices.ContainsFunc(batch, func(one *call) bool { return !one.gone }) {
+		return nil
 	}
 	return errNotSent
 }
@@ -173,7 +181,7 @@ func (c *combiner) send(batch []*call) {
 			commands[i] = w.command
 		}
 		began := time.Since(start)
-		results := c.client.DoMulti(wanted{c.ctx, c, batch}, commands...)
+		results := c.client.DoMulti(unsent{c.ctx, func() error { return c.allGone(batch) }}, commands...)
 		for i, result := range results {
 			batch[i].reply <- result
 		}

@@ -22,6 +22,7 @@ import (
 type dark struct {
 	on     atomic.Bool
 	dialed chan struct{} // a connection has been asked for in the dark
+	light  chan struct{} // closed: connections that were asked for are made
 }
 
 func (d *dark) dial(ctx context.Context, addr string, _ *net.Dialer) (net.Conn, error) {
@@ -35,18 +36,18 @@ func (d *dark) dial(ctx context.Context, addr string, _ *net.Dialer) (net.Conn, 
 			return nil, ctx.Err()
 		case <-time.After(ample):
 			return nil, context.DeadlineExceeded
+		case <-d.light:
 		}
 	}
 	return new(net.Dialer).DialContext(ctx, "tcp", addr)
 }
 
-// The connection is gone and its host does not answer. While one call waits for a new
-// connection, another one with less time returns when its context ends.
-func TestDialingOutlivesNoContext(t *testing.T) {
-	t.Parallel()
+// darkened is a store with a hold of "a", whose connection is gone, and whose network is dark.
+func darkened(t *testing.T) (*redis.Store, *dark) {
+	t.Helper()
 	server := redistest.Start(t)
 	proxy := redistest.StartProxy(t, server.Addr)
-	d := &dark{dialed: make(chan struct{}, 1)}
+	d := &dark{dialed: make(chan struct{}, 1), light: make(chan struct{})}
 	c, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress: []string{proxy.Addr}, ForceSingleClient: true, DisableCache: true, AlwaysPipelining: true, PipelineMultiplex: -1,
 		DialCtxFn: func(ctx context.Context, addr string, n *net.Dialer, _ *tls.Config) (net.Conn, error) {
@@ -59,10 +60,17 @@ func TestDialingOutlivesNoContext(t *testing.T) {
 	_, err = s.Acquire(bounded(t), want("a", 1))
 	require.NoError(t, err)
 	answered := time.Now()
-
 	d.on.Store(true)
 	proxy.Cut()
 	until(t, "its last reply was long ago", func() bool { return time.Since(answered) > 200*time.Millisecond })
+	return s, d
+}
+
+// The connection is gone and its host does not answer. While one call waits for a new
+// connection, another one with less time returns when its context ends.
+func TestDialingOutlivesNoContext(t *testing.T) {
+	t.Parallel()
+	s, d := darkened(t)
 	ctx, giveUp := context.WithCancel(bounded(t))
 	first := make(chan error, 1)
 	go func() {
@@ -93,37 +101,15 @@ func TestDialingOutlivesNoContext(t *testing.T) {
 // The connection is gone, and a new one takes longer than the calls have. What their callers have left is not sent then.
 func TestFault02LongDialLeavesNoHold(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	proxy := redistest.StartProxy(t, server.Addr)
-	var far atomic.Bool
-	connected := make(chan struct{})
-	c, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{proxy.Addr}, ForceSingleClient: true, DisableCache: true, AlwaysPipelining: true, PipelineMultiplex: -1,
-		DialCtxFn: func(ctx context.Context, addr string, n *net.Dialer, _ *tls.Config) (net.Conn, error) {
-			if far.Load() {
-				<-connected
-			}
-			return n.DialContext(ctx, "tcp", addr)
-		},
-	})
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
-	s := newStore(t, c)
-	_, err = s.Acquire(bounded(t), want("a", 1))
-	require.NoError(t, err)
-	answered := time.Now()
-
-	far.Store(true)
-	proxy.Cut()
-	until(t, "its last reply was long ago", func() bool { return time.Since(answered) > 200*time.Millisecond })
+	s, d := darkened(t)
 	lastReturn(20, func(ctx context.Context, i int) {
 		if _, err := s.Acquire(ctx, want(fmt.Sprint("b", i), 2+i)); err == nil {
 			t.Error("a server that is not connected has answered")
 		}
 	})
-	close(connected)
+	close(d.light)
 	until(t, "a call is answered", func() bool {
-		_, err = s.Acquire(bounded(t), want("c", 100))
+		_, err := s.Acquire(bounded(t), want("c", 100))
 		return err == nil
 	})
 	names, err := s.List(bounded(t))

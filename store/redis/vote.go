@@ -70,29 +70,13 @@ func (s *Store) sendVote(ctx context.Context, n *name, args []string) (reply rue
 	vote := append([]rueidis.Completed{s.scripts.acquire.bySHA(s.client, n.keys(), args)}, s.askLife()...)
 	replies, err := apart(ctx, func() []rueidis.RedisResult {
 		defer s.votes.Add(-1)
-		return s.client.DoMulti(unsent{s.wakeups.ctx, ctx}, vote...)
+		return s.client.DoMulti(unsent{s.wakeups.ctx, ctx.Err}, vote...)
 	})
 	if err != nil {
 		return reply, nil, err
 	}
 	reply, err = replies[0].ToMessage()
 	return reply, replies[1:], err
-}
-
-// unsent is the context of commands that are awaited as long as the handle is open, and that are not
-// sent once their caller's context has ended: rueidis looks at Err before it sends, and at Done while
-// it waits. A vote that was sent after a long dial would leave a hold.
-type unsent struct {
-	context.Context
-	caller context.Context
-}
-
-// Err returns why the commands are not to be sent.
-func (u unsent) Err() error {
-	if err := u.caller.Err(); err != nil {
-		return err
-	}
-	return u.Context.Err()
 }
 
 // apart runs f on a goroutine, because rueidis lets a call wait for another's dialing without
