@@ -7,6 +7,15 @@ import (
 	"github.com/dlock-go/dlock/internal/locktest"
 )
 
+// lastsUntil fails unless there is one hold a little before the end that its owner was told.
+func lastsUntil(s *site, end time.Time) {
+	s.t.Helper()
+	time.Sleep(time.Until(end.Add(-300 * time.Millisecond)))
+	if n := len(s.state("a").Holders); n != 1 {
+		s.t.Errorf("%d holders before the end that was told", n)
+	}
+}
+
 // A waiter asks late, when its own Acquire has made the hold and told of it for its TTL. The hold lasts as told: the
 // lease of its place, which is longer, may end earlier.
 func TestFault02LateWaiterLeavesTheHold(t *testing.T) {
@@ -29,12 +38,7 @@ func TestFault02LateWaiterLeavesTheHold(t *testing.T) {
 	}
 	end := time.Now().Add(g.TTL)
 	s.wire.arrive()
-	for time.Now().Before(end.Add(-300 * time.Millisecond)) {
-		if n := len(s.state("a").Holders); n != 1 {
-			t.Fatalf("%d holders %v before the end that was told", n, time.Until(end))
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	lastsUntil(s, end)
 }
 
 // A repeat of a request is carried out late, when the waiter has made the hold and told of it for WaitTTL. The hold lasts
@@ -52,17 +56,12 @@ func TestFault02LateAskMovesNoHoldToAShorterLease(t *testing.T) {
 	locktest.Queue(t, far, r)
 	s.watches()
 	locktest.Hold(t, far, other) // it makes the lease that the hold could be moved to
-	time.Sleep(2 * time.Second)
+	time.Sleep(2 * time.Second)  // that lease has less left than the hold, and more than two thirds of its TTL
 	locktest.Release(t, s.direct, first)
 	heard(t, told)
 	end := time.Now().Add(r.WaitTTL)
 	if g, err := far.Acquire(t.Context(), r); err != nil || !g.Held {
 		t.Fatal(g, err)
 	}
-	for time.Now().Before(end.Add(-300 * time.Millisecond)) {
-		if n := len(s.state("a").Holders); n != 1 {
-			t.Fatalf("%d holders %v before the end that was told", n, time.Until(end))
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	lastsUntil(s, end)
 }

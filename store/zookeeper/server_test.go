@@ -41,6 +41,7 @@ func TestInside(t *testing.T) {
 	t.Run("NamesOfOtherUsers", func(t *testing.T) { namesOfOtherUsers(t, e) })
 	t.Run("PlaceGivenUp", func(t *testing.T) { placeGivenUp(t, e) })
 	t.Run("RecordOfAHolder", func(t *testing.T) { recordOfAHolder(t, e) })
+	t.Run("MetOnce", func(t *testing.T) { metOnce(t, e) })
 	t.Run("CloseOfASharedConnection", func(t *testing.T) { closeOfASharedConnection(t, e) })
 	t.Run("NameWithoutAddress", func(t *testing.T) { nameWithoutAddress(t, e) })
 	t.Run("AuthorizeWaits", func(t *testing.T) { authorizeWaits(t, e) })

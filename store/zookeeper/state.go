@@ -26,18 +26,17 @@ type nameState struct {
 	contended bool
 }
 
-// guess is the record that an operation begins with, or nil if it reads first. The
-// record is forgotten unless the operation goes well.
-func (n *nameState) guess(op operation) *snapshot {
-	known := n.known
-	n.known = nil
+// guess is what was known of the record, and base that with which an operation begins, or nil if
+// it reads first. The record is forgotten unless the operation goes well.
+func (n *nameState) guess(op operation) (known, base *snapshot) {
+	known, n.known = n.known, nil
 	switch {
 	case n.contended:
-		return nil
+		return known, nil
 	case known == nil && op.acquires:
-		return new(snapshot)
+		return nil, new(snapshot)
 	}
-	return known
+	return known, known
 }
 
 // keep remembers a record for the next operation.

@@ -83,8 +83,7 @@ func (s *Store) update(ctx context.Context, op operation) (last *step, err error
 // try is update with the name locked in this handle.
 func (s *Store) try(ctx context.Context, state *nameState, op operation) (*step, error) {
 	path := s.namePath(op.name)
-	known := state.known
-	base := state.guess(op) // it forgets what is known
+	known, base := state.guess(op)
 	var (
 		fresh   bool      // base is no older than the operation
 		refused *snapshot // the latest on which a transaction failed

@@ -147,6 +147,31 @@ func recordOf(t *testing.T, s *Store, name string) (zxid int64, reads bool) {
 	return state.known.zxid, state.contended
 }
 
+// metOnce: a handle whose record another one has changed reads it before the next operation, and no more once it finds it
+// as it left it.
+func metOnce(t *testing.T, e *zookeepertest.Ensemble) {
+	s, other := opens(t, e, "/met"), opens(t, e, "/met")
+	r, r2 := numbered("x", 1), numbered("x", 2)
+	r.Mode, r2.Mode = store.Shared, store.Shared
+	for s, r := range map[*Store]store.Request{s: r, other: r2} {
+		g, err := s.Acquire(t.Context(), r)
+		require.NoError(t, err)
+		require.True(t, g.Held)
+	}
+	renew := func(s *Store, r store.Request) {
+		ref := store.Ref{Name: r.Name, Owner: r.Owner, ID: r.ID, Mode: r.Mode, TTL: r.TTL}
+		require.NoError(t, s.Renew(t.Context(), []store.Ref{ref})[0])
+	}
+	renew(s, r)
+	renew(other, r2)
+	renew(s, r)
+	_, reads := recordOf(t, s, "x")
+	require.True(t, reads, "the other handle has written")
+	renew(s, r)
+	_, reads = recordOf(t, s, "x")
+	assert.False(t, reads, "nobody else has written")
+}
+
 // recordOfAHolder: a handle that another one has granted knows the record when other
 // waiters come, so that it releases without a read. It watches no more when it has
 // changed the record itself.
