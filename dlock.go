@@ -14,8 +14,8 @@
 // long as it is held. A hold can still be lost. If the store cannot be reached for too
 // long, the holder is told before the store can grant the lock to another owner. If the
 // store has lost its data, or an operator broke the lock, the next renewal tells the
-// holder. A hold without renewal, or in its last lease before MaxHold, hears of that only
-// when it ends. Then Hold.Done closes, the context of Do is cancelled, and Options.OnLost is
+// holder. A hold that is not renewed any more, by WithoutRenewal or MaxHold, tells of it at
+// its end. Then Hold.Done closes, the context of Do is cancelled, and Options.OnLost is
 // called. The client ends a hold 1 % and 2 ms before its lease ends at the store, because
 // clocks run at different rates.
 //
