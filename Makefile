@@ -15,7 +15,7 @@ COVER = github.com/dlock-go/dlock \
 	github.com/dlock-go/dlock/internal/lockview \
 	github.com/dlock-go/dlock/internal/storeurl \
 	github.com/dlock-go/dlock/internal/sinks \
-	github.com/dlock-go/dlock/internal/cli=88 \
+	github.com/dlock-go/dlock/internal/cli \
 	github.com/dlock-go/dlock/watchdog \
 	github.com/dlock-go/dlock/store/memory \
 	github.com/dlock-go/dlock/store/model \

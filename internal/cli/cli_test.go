@@ -84,7 +84,9 @@ func TestWrongArgumentsFail(t *testing.T) {
 		{"ui", "--token-file=/nonexistent"}, {"completion"}, {"completion", "cmd"}, {"help", "nonsense"}, {"list", "--store=http://x"},
 		{"list", "--store", "redis://a http://secret"}, {"list", "--store", "redis://app:my secret@db"}, {"list", "--store", "password=secret host=db"},
 		{"list", "--store="}, {"run", "--store=", "n", "true"}, {"ui", "--token-file="}, {"ui", "--listen="}, {"watch", ""}, {"watch", strings.Repeat("x", dlock.MaxNameLen+1)},
-		{"run", "--try", "--wait=0", "n", "true"},
+		{"run", "--try", "--wait=0", "n", "true"}, {"run", "--label=\xff", "n", "true"}, {"help", "run", "list"}, {"completion", "bash", "zsh"},
+		{"inspect", "a", "--store=http://x"}, {"break", "a", "--store=http://x"}, {"watch", "--store=http://x"}, {"ui", "--store=http://x"},
+		{"check", "--store="}, {"run", "--store=http://x", "n", "true"}, {"ui", "--listen=nonsense"},
 	} {
 		status, _, stderr := s.dlock(args...)
 		assert.Equal(t, exitFailed, status, "%q", args)
@@ -93,15 +95,25 @@ func TestWrongArgumentsFail(t *testing.T) {
 	}
 	_, _, stderr := s.dlock("list", "--store=etcd+srv://")
 	assert.NotContains(t, stderr, "begins with none of", "the scheme is known, though no domain follows")
+	for _, variable := range []string{"DLOCK_OWNER", "DLOCK_HELD"} {
+		s.env[variable] = "%zz"
+		status, _, stderr := s.dlock("run", "n", "true")
+		assert.Equal(t, exitFailed, status)
+		assert.Contains(t, stderr, variable)
+	}
 	s.env = nil
-	status, _, stderr := s.dlock("list")
-	assert.Equal(t, exitFailed, status)
-	assert.Contains(t, stderr, "DLOCK_STORE")
+	for _, command := range []string{"list", "check"} {
+		status, _, stderr := s.dlock(command)
+		assert.Equal(t, exitFailed, status)
+		assert.Contains(t, stderr, "DLOCK_STORE")
+	}
 }
 
 func TestHelpShowsEveryCommandAndFlag(t *testing.T) {
 	s := newShell(t)
 	_, out, _ := s.dlock("help")
+	_, same, _ := s.dlock("-h")
+	assert.Equal(t, out, same)
 	for _, c := range shown() {
 		assert.Contains(t, out, c.short)
 		_, ofCommand, _ := s.dlock("help", c.name)

@@ -55,6 +55,8 @@ func TestOwnerOfANestedRun(t *testing.T) {
 	_, err = ownerFor("a", false, env("DLOCK_OWNER=nonsense"))
 	_, wrong := errors.AsType[errUsage](err)
 	assert.True(t, wrong)
+	_, err = ownerFor("a", false, env("DLOCK_HELD=%zz"))
+	assert.ErrorContains(t, err, "DLOCK_HELD is malformed")
 }
 
 func TestRunPassesStreamsStatusAndVariables(t *testing.T) {
@@ -97,8 +99,10 @@ func TestRunWaitsAsItIsTold(t *testing.T) {
 	reader, err := s.client.RWMutex("a").RLockContext(t.Context())
 	require.NoError(t, err)
 	defer reader.Unlock()
-	status, _, _ = s.dlock("run", "--try", "--shared", "a", "true")
-	assert.Equal(t, exitOK, status)
+	for _, wait := range []string{"--try", "--wait=1m"} {
+		status, _, _ = s.dlock("run", wait, "--shared", "a", "true")
+		assert.Equal(t, exitOK, status, wait)
+	}
 }
 
 func TestRunKillsTheCommandWhenTheLockIsBroken(t *testing.T) {
