@@ -63,8 +63,8 @@ func (k *heldList) remove(i int) {
 // been lost. The critical section of a lost hold is void, and its goroutine must not
 // release the lock under another that holds it by now. So at worst a live hold is
 // released one Unlock later than its own. live reports that another hold is live. A
-// lease that has run out before any timer could tell is noticed for the oldest hold and
-// for the last.
+// lease that has run out before any timer could tell is noticed for the first hold of the
+// list and for the last.
 func (k *heldLists) take(o Owner) (h *Hold, live bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

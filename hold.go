@@ -86,7 +86,7 @@ func (h *Hold) Name() string { return h.core.Name() }
 
 // Count returns how many handles on this name its owner holds through this client,
 // this one included. It is 1 for a lock that is not nested, and 0 when all are
-// unlocked or lost.
+// unlocked or lost. Once this handle is unlocked it means nothing.
 func (h *Hold) Count() int { return h.core.Count() }
 
 // String describes the hold for people: its name, token and state.

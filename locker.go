@@ -183,12 +183,12 @@ func (l *locker) unlock() {
 	if h == nil {
 		panic(l.fail("unlock", errNotLocked))
 	}
+	_ = h.Unlock() // it logs errors, and OnLost gets losses
 	if live {
 		l.client.log.Warn("dlock: Unlock ended a lost hold while a later one is held; "+
 			"if the goroutine that lost its hold never calls Unlock, the later hold stays: use LockContext or Do",
 			"name", l.config.Name)
 	}
-	_ = h.Unlock() // it logs errors, and OnLost gets losses
 }
 
 func (l *locker) do(ctx context.Context, fn func(context.Context) error) (err error) {

@@ -45,7 +45,7 @@ type HoldEvent struct {
 	Name   string
 	Shared bool          // a reader's
 	Nested bool          // its owner held the lock already; false for one handle of each lost hold
-	Held   time.Duration // until the store has confirmed the release, or the loss
+	Held   time.Duration // until the end of its Unlock, or its loss
 	Lost   LossCause     // empty: it was not lost
 }
 

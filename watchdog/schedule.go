@@ -39,7 +39,7 @@ func retryWait(remaining, validity int64) int64 {
 }
 
 // quantize moves due down to the grid on which leases become due together. The step of
-// the grid is between a 32nd and a 16th of the wait. Down, because a renewal may be
+// the grid is between a 32nd and a 16th of the wait, and more than half a tick. Down, because a renewal may be
 // early; and a wait is never rounded to nothing. Steps are powers of two with one
 // origin, so the points of a coarse grid are points of the finer ones.
 func quantize(now, due int64) int64 {

@@ -27,7 +27,7 @@ func (a *Call) deliver() error {
 	delivered := h.err == nil || h.err == ErrMaxHold
 	h.delivered = delivered
 	if h.err == ErrMaxHold { // declared before the call had the hold
-		h.turn.owner.lost++
+		h.turn.owner.lose()
 		fx.tell(h)
 	}
 	sh.mu.Unlock()

@@ -37,7 +37,7 @@ func (p *place) endAll(fx *effects, cause error) {
 			if g.handles.delivered {
 				oldest = g.handles
 				if lost {
-					g.owner.lost++
+					g.owner.lose()
 				}
 			}
 			fx.end(g.handles, cause)

@@ -202,13 +202,9 @@ func (o *ownerState) reenter(mode store.Mode, over error, h *Handle) (bool, erro
 	return false, nil
 }
 
-// mayAsk says why no more may be asked for under the identity of o: it lost a hold
-// meanwhile, or another owner shares one, which would be upgraded with it. The shard is
-// locked.
+// mayAsk says why no more may be asked for under the identity of o: another owner shares
+// a hold of it, which would be upgraded with it. The shard is locked.
 func (o *ownerState) mayAsk() error {
-	if o.lost > 0 {
-		return ErrLostOuter
-	}
 	for _, g := range o.holds {
 		if len(g.place.owners) > 1 {
 			return store.ErrUpgrade
@@ -231,8 +227,15 @@ func (o *ownerState) known(id string) *identity {
 	return o.identity
 }
 
-// restart takes the waiters of o out of their queues: o holds the lock now, so their
-// calls begin again. They re-enter, or ask by the identity of the hold. The shard is locked.
+// lose notes that a delivered handle of o is lost. The calls of o that wait begin again, and
+// fail: nothing is granted to o until such handles are unlocked. The shard is locked.
+func (o *ownerState) lose() {
+	o.lost++
+	o.restart()
+}
+
+// restart takes the waiters of o out of their queues, and their calls begin again: if o
+// holds the lock now, they re-enter, or ask by the identity of the hold. The shard is locked.
 func (o *ownerState) restart() {
 	for _, a := range o.waiters {
 		o.name.carryOut(a.queue.Take(&a.waiter, localqueue.Restarting))

@@ -112,9 +112,6 @@ func (p *place) granted() {
 			break
 		}
 		a := w.Value.(*Call)
-		if a.owner.lost > 0 {
-			break // its call looks again, and fails
-		}
 		if len(p.owners) > 0 {
 			p.next()
 		} else {

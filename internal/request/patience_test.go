@@ -219,6 +219,22 @@ func TestReleaseIsBounded(t *testing.T) {
 	})
 }
 
+// However long a release may go on, it is tried again within a second: a lock that is not released keeps others out.
+func TestReleaseIsTriedAgainSoon(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.config.Timeout = 5 * time.Minute
+		q, began := r.granted("a"), time.Now()
+		r.releases(func(int) error {
+			if time.Since(began) < 40*time.Second {
+				return errReset
+			}
+			return nil
+		})
+		assert.NoError(r.t, q.Release(nil))
+		assert.LessOrEqual(r.t, time.Since(began), 41*time.Second)
+	})
+}
+
 // A request listens from its place to its end, and what happened before it was sent is no reason
 // to ask.
 func TestListensWhileItWaits(t *testing.T) {

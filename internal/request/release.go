@@ -91,7 +91,7 @@ func (r *Request) Release(stop <-chan struct{}) error {
 	r.mu.Unlock()
 	now := time.Now()
 	deadline := now.Add(r.config.Timeout)
-	pause := Backoff{Limit: r.config.Timeout / 10}
+	pause := r.config.backoff()
 	maybe := false // an earlier try may have done it, its reply lost
 	for {
 		err := r.tryRelease(ref, now, deadline.Sub(now))

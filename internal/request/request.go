@@ -144,6 +144,9 @@ func (r *Request) Send(ctx context.Context) Answer {
 // timeout is the time for one call of the store. A later answer would come too late to be of use.
 func (r *Request) timeout() time.Duration { return min(r.config.Timeout, r.config.TTL) }
 
+// backoff returns the pauses between calls that fail.
+func (c *Config) backoff() Backoff { return Backoff{Limit: min(time.Second, c.Timeout/10)} }
+
 // send asks the store once. now is the moment before, from which a grant counts.
 func (r *Request) send(ctx context.Context, now time.Time, timeout time.Duration) (answer Answer) {
 	d := r.sender
@@ -252,9 +255,9 @@ func (r *Request) spare(short int) int { return max(r.req.Tokens-1-max(short, 0)
 // second if that is less. It returns early when ctx ends or stop closes, with an unknown outcome.
 func (r *Request) Try(ctx context.Context, stop <-chan struct{}, deadline time.Time) Answer {
 	now := time.Now()
-	pause := Backoff{Limit: min(time.Second, r.config.Timeout/10)}
+	pause := r.config.backoff()
 	for {
-		a := r.send(ctx, now, deadline.Sub(now))
+		a := r.send(ctx, now, min(deadline.Sub(now), r.timeout()))
 		switch {
 		case a.Outcome == Queued: // a store that has it wait all the same
 			return Answer{Outcome: Refused, Err: store.ErrHeld}

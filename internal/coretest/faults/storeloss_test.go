@@ -205,6 +205,33 @@ func TestFault17QueuedUpgradeAfterTheLoss(t *testing.T) {
 	})
 }
 
+// A nested call waits for a rival when the loss of the outer hold is found. It can only fail from then on, so it fails
+// at once and keeps no place, also without a context that would end it.
+func TestFault17WaitingNestedCallFailsWithTheLoss(t *testing.T) {
+	coretest.InWorld(t, nil, func(t *testing.T, w *coretest.World) {
+		rw, ctx := w.C1.RWMutex("a"), dlock.WithOwner(t.Context(), dlock.NewOwner())
+		outer, err := rw.LockContext(ctx)
+		require.NoError(t, err)
+		rival := w.BeginLock(w.C2, "a")
+		w.SleepUntil(time.Second)
+		_, err = w.Memory.Break(t.Context(), "a")
+		require.NoError(t, err)
+		rivalHold, _ := rival.Granted()
+		nested := w.Begin(func() (*dlock.Hold, error) { return rw.RLockContext(ctx) })
+		require.Len(t, w.Inspect("a").Queue, 1)
+		lostAt, err := w.Ended(outer)
+		require.ErrorIs(t, err, dlock.ErrLost)
+		at, err := nested.Failed()
+		require.ErrorIs(t, err, dlock.ErrLost)
+		require.Equal(t, w.After(lostAt), w.After(at))
+		synctest.Wait()
+		require.Empty(t, w.Inspect("a").Queue)
+		require.NoError(t, rivalHold.Err())
+		w.Unlock(rivalHold)
+		w.UnlockLost(outer)
+	})
+}
+
 // One key is evicted. The next renewal reports that loss, and the other holds of the same batch go
 // on.
 func TestFault30OneKeyEvicted(t *testing.T) {

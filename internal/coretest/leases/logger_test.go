@@ -65,6 +65,27 @@ func TestLoggerThatBlocksDelaysNoRelease(t *testing.T) {
 	})
 }
 
+// Unlock ends a lost hold while a later one is held, and logs that to a logger that blocks. The lost hold is ended
+// before that.
+func TestLoggerThatBlocksDelaysNoEndOfALostHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := coretest.NewSpy(memory.New())
+		c := coretest.Open(t, s, &dlock.Options{Logger: slog.New(stalled{slog.NewTextHandler(io.Discard, nil)})})
+		m := c.Mutex("m")
+		m.Lock()
+		s.GoDown()
+		time.Sleep(ttl)
+		s.Recover()
+		m.Lock() // by another goroutine
+		go m.Unlock()
+		time.Sleep(time.Second)
+		m.Unlock()
+		coretest.WantFree(t, s, "m")
+		assert.Zero(t, coretest.Gauges(c))
+		time.Sleep(time.Hour)
+	})
+}
+
 // One hold of a batch cannot be renewed while the logger blocks. The others are renewed.
 func TestLoggerThatBlocksDelaysNoRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
