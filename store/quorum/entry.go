@@ -70,13 +70,14 @@ func (e *entry) sending() ([]*try, known) {
 	e.t.mu.Lock()
 	defer e.t.mu.Unlock()
 	e.forgetEvents()
+	k := e.standing()
 	for i := range e.tries {
-		if e.tries[i] == nil {
+		if k.repeated = append(k.repeated, e.tries[i] != nil); e.tries[i] == nil {
 			e.tries[i] = newTry(e.id)
 			e.t.tries[e.tries[i].id] = e
 		}
 	}
-	return slices.Clone(e.tries), e.standing()
+	return slices.Clone(e.tries), k
 }
 
 // asked is what a node is asked for in a try.
@@ -155,6 +156,8 @@ type known struct {
 	again   bool     // this id is a hold already
 	others  int      // other holds of the owner
 	upgrade bool     // the others are shared, and the request is exclusive
+
+	repeated []bool // of each node: it was asked for this try before
 }
 
 // span is from the token that a node has granted a hold with to the one that it has raised it to. What the node has

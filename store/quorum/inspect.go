@@ -15,7 +15,7 @@ type View struct {
 	Node     int // its number in the order of New, from 0
 	State    store.State
 	Err      error         // it did not say
-	Excluded time.Duration // for so long it does not vote yet for the longest lease that the handle was asked for
+	Excluded time.Duration // for so long it does not vote yet for the longest lease that the handle was asked for; 0 before its first vote
 }
 
 // Views reports what each node knows of a name, in the order of New, for people and tests. A holder that a minority

@@ -326,6 +326,28 @@ func TestReleaseWaitsForAVote(t *testing.T) {
 	}
 }
 
+// TestRefusedTryBuriesNothing: a majority refuses, and a slower node is about to refuse too. It is asked for nothing more.
+func TestRefusedTryBuriesNothing(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		s.votes = true
+		a, b := s.client(), s.client()
+		s.hold(b, request("b", 1))
+		a.links[2].On(faultstore.Acquire, faultstore.Every, faultstore.DelayReply(50*time.Millisecond))
+		for i := range 20 {
+			began := time.Now()
+			s.refused(a, request("a", i), store.ErrHeld)
+			if took := time.Since(began); took > 20*time.Millisecond {
+				t.Errorf("the refusal took %v", took)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		for i, link := range a.links {
+			want(t, "releases", len(link.Calls(faultstore.Release)), 0)
+			want(t, "left", s.left(i), "b")
+		}
+	})
+}
+
 // TestRefusedTryDoesNotWaitForAPlace: a silent node costs a Try the timeout of its lease, not of the longer WaitTTL.
 func TestRefusedTryDoesNotWaitForAPlace(t *testing.T) {
 	inBubble(t, 3, func(s *site) {

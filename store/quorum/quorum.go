@@ -44,8 +44,8 @@ type Options struct {
 
 	// LongestLease is the longest TTL that any client uses on these nodes. A node that lost its data does not vote
 	// for so long, because holds that it has lost may live on at other nodes. A request with a longer TTL is refused
-	// with an error that matches [store.ErrRefused]. 0: a node does not vote for the TTL of the request. This is
-	// right if all clients use the same TTL for one name.
+	// with an error that matches [store.ErrRefused]. 0: a node does not vote for the longer of TTL and WaitTTL of the
+	// request. This is right if all clients use the same TTL for one name.
 	LongestLease time.Duration
 
 	// Durable says that the nodes have confirmed nothing that a restart can lose, as Redis with appendonly yes and

@@ -104,7 +104,7 @@ func (c *count) take(i int, err error) {
 
 // release has nodes release tries. While a request of a try is on its way, its release waits for the answer: else it
 // would have to bury the id, and a node that is a little slower than the others would become much slower by that.
-// A release that a node does not confirm goes on in the background.
+// A try that the node has refused is not released. A release that a node does not confirm goes on in the background.
 func (s *Store) release(ctx context.Context, e *entry, ref store.Ref, tries [][]*try, timeout time.Duration,
 	take func(a answer[struct{}], left int) bool) {
 	var nodes []*node
@@ -119,12 +119,16 @@ func (s *Store) release(ctx context.Context, e *entry, ref store.Ref, tries [][]
 		found := false
 		for _, t := range tries[n.index] {
 			e.await(ctx, t, timeout/2)
-			c := chore{ref: e.burying(ref, t), entry: e, try: t}
-			err := n.store.Release(ctx, c.ref)
+			ref, needed := e.burying(ref, t)
+			if !needed {
+				e.dismiss(n.index, t, true)
+				continue
+			}
+			err := n.store.Release(ctx, ref)
 			if settled(err) {
 				e.dismiss(n.index, t, confirmed(err))
 			} else {
-				n.chores.add(s, n, c)
+				n.chores.add(s, n, chore{ref: ref, entry: e, try: t})
 			}
 			if found = found || err == nil; err != nil && !errors.Is(err, store.ErrLost) {
 				result = err
@@ -150,15 +154,15 @@ func (e *entry) await(ctx context.Context, t *try, d time.Duration) {
 // giveBack ends tries of a request that was not granted, and blocks until their nodes have released them: the caller is
 // about to say that the request has nothing, or to ask again.
 func (s *Store) giveBack(ctx context.Context, b *ballot, which func(*try) bool) {
-	tries, never := b.entry.giveUp(which), func(answer[struct{}], int) bool { return false }
-	s.release(ctx, b.entry, refOf(b.req), tries, s.timeout(b.req.TTL), never)
+	s.release(ctx, b.entry, refOf(b.req), b.entry.giveUp(which), s.timeout(b.req.TTL), notEnough)
 }
 
 // later has nodes release tries in the background.
 func (s *Store) later(e *entry, ref store.Ref, tries [][]*try) {
-	for i := range tries {
-		for _, t := range tries[i] {
-			s.nodes[i].chores.add(s, s.nodes[i], chore{ref: e.burying(ref, t), entry: e, try: t})
-		}
+	if slices.ContainsFunc(tries, func(of []*try) bool { return len(of) > 0 }) {
+		s.work.also(func() { s.release(s.work.base, e, ref, tries, s.timeout(ref.TTL), notEnough) })
 	}
 }
+
+// notEnough has all nodes waited for.
+func notEnough(answer[struct{}], int) bool { return false }

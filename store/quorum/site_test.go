@@ -24,14 +24,18 @@ type site struct {
 	t     *testing.T
 	opts  quorum.Options
 	votes bool // the nodes vote in one round trip
+	own   bool // they do, with tokens of their own only
 	nodes []*memory.Store
 	ways  []*client
 }
 
 // peer is node i for one client.
 func (s *site) peer(i int) store.Store {
-	if s.votes {
+	switch {
+	case s.votes:
 		return faultstore.Voter(s.nodes[i].Peer())
+	case s.own:
+		return own{s.nodes[i].Peer()}
 	}
 	return s.nodes[i].Peer()
 }

@@ -137,20 +137,9 @@ func (n own) Vote(ctx context.Context, req store.Request, _ uint64) (v store.Vot
 // hold gets a greater one.
 func TestTokenAfterALateRelease(t *testing.T) {
 	for _, mode := range []store.Mode{store.Exclusive, store.Shared} {
-		synctest.Test(t, func(t *testing.T) {
-			s := &site{t: t}
-			var links []*faultstore.Store
-			var stores []store.Store
-			for range 3 {
-				n := memory.New()
-				link := faultstore.New(own{n})
-				s.nodes, links, stores = append(s.nodes, n), append(links, link), append(stores, link)
-			}
-			q, err := quorum.New(stores...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			a := &client{q, links}
+		inBubble(t, 3, func(s *site) {
+			s.own = true
+			a := s.client()
 			s.ahead(0)
 			first, second := request("a", 1), request("a", 2)
 			first.Mode, first.Tokens, second.Mode = mode, 50, mode
@@ -158,7 +147,7 @@ func TestTokenAfterALateRelease(t *testing.T) {
 			token := s.hold(a, first).Token
 			synctest.Wait()
 			heal()
-			off := links[0].On(faultstore.Release, faultstore.Every, down)
+			off := a.links[0].On(faultstore.Release, faultstore.Every, down)
 			s.release(a, first)
 			heal = a.cut(down, 1)
 			if g := s.hold(a, second); g.Token < token+50 || g.Holds != 1 {
@@ -166,9 +155,60 @@ func TestTokenAfterALateRelease(t *testing.T) {
 			}
 			off()
 			heal()
-			q.Close()
 		})
 	}
+}
+
+// TestTokenAfterALostReentry: two nodes have not released an earlier hold of the owner. They give its token to the next
+// one, in replies that are lost, and have released the earlier hold when they are asked again.
+func TestTokenAfterALostReentry(t *testing.T) {
+	for _, mode := range []store.Mode{store.Exclusive, store.Shared} {
+		inBubble(t, 3, func(s *site) {
+			s.own = true
+			a := s.client()
+			first, second := request("a", 1), request("a", 2)
+			first.Mode, second.Mode = mode, mode
+			token := s.hold(a, first).Token
+			heal := a.fail(faultstore.Release, down, 0, 1)
+			if err := a.Release(bg, refOf(first)); !errors.Is(err, quorum.ErrNoQuorum) {
+				t.Fatalf("Release: got %v", err)
+			}
+			answer := a.fail(faultstore.Acquire, faultstore.DropReply(), 0, 1)
+			s.refused(a, second, quorum.ErrNoQuorum)
+			answer()
+			heal()
+			time.Sleep(time.Second)
+			if g := s.hold(a, second); g.Token <= token || g.Holds != 1 {
+				t.Errorf("%v: token %d, %d holds, after %d", mode, g.Token, g.Holds, token)
+			}
+			s.release(a, second)
+		})
+	}
+}
+
+// TestTokenOfAWaiterAfterARelease: nodes grant the writer and the reader of an owner together. The writer's token is
+// raised, and the reader asks when the writer is released.
+func TestTokenOfAWaiterAfterARelease(t *testing.T) {
+	inBubble(t, 3, func(s *site) {
+		s.own = true
+		for i := range s.nodes {
+			s.ahead(i)
+		}
+		s.ahead(2)
+		a, b := s.client(), s.client()
+		s.hold(b, request("b", 1))
+		writer, reader := waiting(request("a", 1)), waiting(shared(request("a", 2)))
+		for _, r := range []store.Request{writer, reader} {
+			s.refused(a, r, nil)
+		}
+		s.release(b, request("b", 1))
+		token := s.hold(a, writer).Token
+		s.release(a, writer)
+		if g := s.hold(a, reader); g.Token <= token {
+			t.Errorf("token %d of the reader after %d of the writer", g.Token, token)
+		}
+		s.release(a, reader)
+	})
 }
 
 // TestLateGrantGetsTheToken: a node that votes, or grants a place, after a majority has granted the hold with a greater

@@ -24,7 +24,8 @@ import (
 //     No owner is granted the lock beside a holder.
 //  5. What an earlier try left belongs to the same owner, so the node takes a later try for a re-entry, and
 //     answers with the old token. That token may have been reported. A new grant of an owner without a
-//     hold here takes a token above all that this handle has seen, if a vote has such an answer.
+//     hold here takes a token above all that this handle has seen, if a vote has such an answer. So it does if the
+//     node was asked for the try before: the first answer, which may be lost, gave the token.
 //  6. What an earlier try left began after each hold of another owner that counted there had ended, because the
 //     two exclude each other. So the old token is above the tokens of those. Together with 5, a new
 //     token is above each token that was reported before: the rest is the proof of commit.
@@ -176,10 +177,11 @@ func (e *entry) ref(ref store.Ref, t *try) store.Ref {
 	return ref
 }
 
-// burying is ref with the id to be buried if a request of the try may still arrive.
-func (e *entry) burying(ref store.Ref, t *try) store.Ref {
+// burying is ref with the id to be buried if a request of the try may still arrive. needed says whether the node may
+// have anything of the try.
+func (e *entry) burying(ref store.Ref, t *try) (_ store.Ref, needed bool) {
 	e.t.mu.Lock()
 	defer e.t.mu.Unlock()
 	ref.Bury = t.open()
-	return e.ref(ref, t)
+	return e.ref(ref, t), t.anything()
 }
