@@ -73,7 +73,7 @@ func (a *Call) run(ctx context.Context, sh *shard) error {
 	// the shard's mutex.
 	for err == nil {
 		switch a.state() {
-		case localqueue.Restarting: // its owner has the name by another call meanwhile
+		case localqueue.Restarting: // its owner has the name by another call meanwhile, or has lost it
 			if err = a.over(ctx); err == nil {
 				err = a.begin(sh, nil)
 			}

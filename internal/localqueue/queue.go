@@ -57,7 +57,7 @@ func (q *Queue) Join(w *Waiter) {
 }
 
 // Take takes w out of the queue for what it is from now on: Granted, Restarting (its
-// owner holds the lock, and its call begins again to re-enter) or Idle (its call ends).
+// owner holds the lock or has lost it, and its call begins again) or Idle (its call ends).
 // The next waiters come to the front. They may follow the place of w, so whether that
 // is unwanted is known only afterwards. A place in another phase gets no action: the
 // call that asks for it settles it, or it has ended.

@@ -14,7 +14,7 @@ const (
 	Asking                  // at the front; its own call has to ask the store, or is asking
 	Granted                 // a grant was given to it
 	Failed                  // it ends with an error
-	Restarting              // its owner holds the lock by another call: its call begins again
+	Restarting              // its owner holds the lock by another call, or has lost it: its call begins again
 )
 
 // Kind says which waiters a grant fits: those with an equal Kind. Two holds with

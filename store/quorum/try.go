@@ -31,7 +31,7 @@ import (
 //     token is above each token that was reported before: the rest is the proof of commit.
 //
 // Package internal/explore checks this, and finds the error when tries share an id or when a re-entry's token is taken
-// for a new one.
+// for a new one. There a try is asked for once; TestTokenAfterALostReentry asks twice.
 
 // try is one use of an acquisition id at one node. It has one request on its way at most, so answers come in order. It
 // ends when its release is sent.
