@@ -184,6 +184,36 @@ func TestFewTokensInAStep(t *testing.T) {
 	}
 }
 
+// A step has too few tokens for all the readers that it lets in. The others are granted by the next steps, at once.
+func TestReadersBeyondTheTokensOfAStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &backend{table: newTable()}
+		b.limit = true
+		s := open(t, notifying{b}, nil)
+		defer s.Close()
+		events := hear(s)
+		writer := request("n", 0, false)
+		hold(t, s, writer)
+		const readers = 60
+		for i := range readers {
+			req := request("n", i+1, true)
+			req.Mode, req.Tokens = store.Shared, 101
+			queue(t, s, req)
+		}
+		if err := s.Release(t.Context(), refOf(writer)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		granted := make(map[string]bool)
+		for _, e := range events() {
+			granted[e.ID] = granted[e.ID] || e.Token > 0
+		}
+		if len(granted) != readers {
+			t.Errorf("%d of %d readers are granted", len(granted), readers)
+		}
+	})
+}
+
 // A list whose names cannot be looked at is an error, not an empty list.
 func TestListThatFails(t *testing.T) {
 	b := &backend{table: newTable()}

@@ -19,13 +19,15 @@ type change struct {
 	name string
 
 	// do runs inside the backend's step. It may run again, so it overwrites the
-	// results of its earlier run. It is not called if err is set.
+	// results of its earlier run. It is not called if the value is foreign.
 	do func(r *model.Record, c *model.Call)
 
 	// foreign is set if the value is no record of a known version.
 	foreign error
 
 	created bool          // the name had no record before
+	issued  bool          // the step gave tokens
+	dry     bool          // it had too few for all that could be granted
 	events  []model.Event // of the last run
 }
 
@@ -79,17 +81,25 @@ func (s *Store) commit(ctx context.Context, changes []*change) error {
 	}
 	err := s.backend.Update(ctx, names, func(i int, r *Record) { changes[i].apply(r) })
 	var events []model.Event
-	created := 0
+	var dry []string
+	created, issued := 0, false
 	for _, c := range changes {
 		events = append(events, c.events...)
 		if c.created {
 			created++
+		}
+		issued = issued || c.issued
+		if c.dry {
+			dry = append(dry, c.name)
 		}
 	}
 	switch {
 	case err == nil:
 		s.route(events, true)
 		s.added(created)
+		if len(dry) > 0 && issued { // the next step has tokens for more of those that wait
+			go s.settle(dry)
+		}
 	case errors.Is(err, store.ErrRefused):
 	default:
 		// The step may have been committed. Then these waiters are granted and
@@ -112,16 +122,17 @@ func unknown(err error) error {
 
 // apply runs the change on a record of the backend.
 func (c *change) apply(r *Record) {
-	c.foreign, c.events, c.created = nil, nil, r.Value == nil
+	c.foreign, c.events, c.created, c.dry = nil, nil, r.Value == nil, false
 	var m model.Record
 	if r.Value != nil {
 		if c.foreign = m.UnmarshalBinary(r.Value); c.foreign != nil {
 			return
 		}
 	}
-	call := model.Call{Now: time.Duration(r.Now.UnixNano()), Tokens: tokens{r}}
+	last := r.Last
+	call := model.Call{Now: time.Duration(r.Now.UnixNano()), Tokens: tokens{r, &c.dry}}
 	c.do(&m, &call)
-	c.events = call.Events
+	c.events, c.issued = call.Events, r.Last > last
 	if m.Empty() {
 		r.Changed = r.Value != nil
 		r.Value = nil
@@ -136,7 +147,10 @@ func (c *change) apply(r *Record) {
 }
 
 // tokens is the counter of a record.
-type tokens struct{ *Record }
+type tokens struct {
+	*Record
+	dry *bool // set when none is left
+}
 
 // Issue implements [model.Counter].
 func (t tokens) Issue(n int) (first uint64, reserved int) {
@@ -146,6 +160,7 @@ func (t tokens) Issue(n int) (first uint64, reserved int) {
 		n = int(min(uint64(n), max(left/2, min(left, 1))))
 	}
 	if n == 0 {
+		*t.dry = true
 		return 0, 0
 	}
 	first = t.Record.Last + 1

@@ -96,8 +96,7 @@ func (r *Record) Reset() {
 func (r *Record) Settle(c *Call) { r.settle(c) }
 
 // Hold returns the token of the hold with that id, and how many of the tokens
-// asked for it are short. ok is false if there is no such hold, or if it may
-// have expired since the last call.
+// asked for it are short. ok is false if there is no such hold.
 func (r *Record) Hold(id string) (token uint64, short int, ok bool) {
 	if i := find(r.holds, id); i >= 0 {
 		return r.holds[i].token, r.holds[i].short, true

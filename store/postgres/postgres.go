@@ -36,7 +36,7 @@ const (
 	connectTimeout = 2 * time.Second
 	// pingTimeout is for the question whether an idle connection lives.
 	pingTimeout = time.Second
-	batch       = 500 // names in one transaction of renewals
+	batch       = 500 // holds in one statement of renewals
 )
 
 // ErrInvalidURL: [Open] was given something that is no URL of a PostgreSQL
@@ -133,7 +133,7 @@ func open(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Store, error
 	if err := b.look(ctx); err != nil {
 		return nil, err
 	}
-	inner, err := kv.New(listening{b, ctx}, &kv.Options{MinTTL: minTTL, Batch: batch})
+	inner, err := kv.New(listening{b, ctx}, &kv.Options{MinTTL: minTTL, Batch: mostTogether})
 	if err != nil {
 		return nil, err
 	}

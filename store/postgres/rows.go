@@ -29,12 +29,17 @@ func (b *backend) dropped(rows int) {
 	go b.vacuum()
 }
 
-// vacuum makes room for new rows. It blocks no other call. If this user does not
-// own the table, the server does nothing, and autovacuum has to be enough.
+// vacuum makes room for new rows, unless transactions have all the connections that they may have. It blocks no other
+// call. If this user does not own the table, the server does nothing, and autovacuum has to be enough.
 func (b *backend) vacuum() {
 	ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
 	defer cancel()
-	b.pool.Exec(ctx, "VACUUM (SKIP_LOCKED, TRUNCATE FALSE) "+b.table)
+	select {
+	case b.transactions <- struct{}{}:
+		b.pool.Exec(ctx, "VACUUM (SKIP_LOCKED, TRUNCATE FALSE) "+b.table)
+		<-b.transactions
+	default:
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.vacuuming = false

@@ -15,9 +15,10 @@ const (
 	// Further calls wait for one of them and then travel together.
 	slots = 4
 
-	// mostTogether is how many calls travel together at most. Each has an advisory
-	// lock, and with this many on every connection the server's table of locks,
-	// 64 entries for each connection by default, does not fill up.
+	// mostTogether is how many calls travel together at most, and how many names a
+	// transaction has. Each has an advisory lock, and with this many on every connection
+	// the server's table of locks, 64 entries for each connection by default, does not
+	// fill up.
 	mostTogether = 32
 
 	// slowAfter is when a statement gives up its slot before it has ended, so that
