@@ -257,7 +257,7 @@ func (r *Request) Try(ctx context.Context, stop <-chan struct{}, deadline time.T
 	now := time.Now()
 	pause := r.config.backoff()
 	for {
-		a := r.send(ctx, now, min(deadline.Sub(now), r.timeout()))
+		a := r.send(ctx, now, deadline.Sub(now))
 		switch {
 		case a.Outcome == Queued: // a store that has it wait all the same
 			return Answer{Outcome: Refused, Err: store.ErrHeld}

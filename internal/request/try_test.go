@@ -32,20 +32,6 @@ func TestTryUsesItsTime(t *testing.T) {
 	}
 }
 
-// With leases shorter than the timeout of a call an answer that is later than the lease helps nobody: a Try asks again.
-func TestTryAsksAgainAfterItsLease(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		r.config.Timeout = 6 * ttl
-		r.releases(succeed)
-		r.answers(silent, held(1))
-		q, began := r.request("a"), time.Now()
-		a := q.Try(r.t.Context(), nil, began.Add(r.config.Timeout))
-		assert.Equal(t, request.Granted, a.Outcome)
-		assert.LessOrEqual(t, time.Since(began), ttl+10*time.Millisecond)
-		assert.NoError(t, q.Release(nil))
-	})
-}
-
 // The lease of a grant begins when the request that was granted is sent, not when the first one is.
 func TestTryCountsFromItsRepeat(t *testing.T) {
 	inBubble(t, func(r *rig) {
