@@ -133,6 +133,28 @@ func TestFault45ReleaseBeforeSubscribed(t *testing.T) {
 	s.over("a", patient)
 }
 
+// A subscription hangs. A request that was queued is answered all the same, long before
+// its place ends.
+func TestSubscriptionHangs(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	held, waits := locktest.LongRequest("a", 1, false), locktest.LongRequest("a", 2, true)
+	waits.WaitTTL = 3 * locktest.Late
+	if _, err := s.direct.Acquire(t.Context(), held); err != nil {
+		t.Fatal(err)
+	}
+	gate := newGate(s.server.Client())
+	waiter := newStore(t, gate)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*waits.WaitTTL)
+	defer cancel()
+	began := time.Now()
+	g, err := waiter.Acquire(ctx, waits)
+	if took := time.Since(began); err != nil || g.Held || took > waits.WaitTTL*2/3 {
+		t.Errorf("answered %+v, %v after %v, want queued within %v", g, err, took, waits.WaitTTL*2/3)
+	}
+	gate.wait(t)
+}
+
 // gate is a client whose subscriptions wait until it is open.
 type gate struct {
 	rueidis.Client

@@ -165,7 +165,8 @@ func (s *Store) closed() bool {
 
 // Acquire implements [store.Store]. It takes one round trip and blocks until
 // the reply or the end of ctx. The first request to be queued in its part of
-// the names subscribes to wake-ups and asks again, which takes two more. While the server says that it cannot serve just
+// the names subscribes to wake-ups and asks again, which takes two more. It waits a third
+// of WaitTTL for the subscription. While the server says that it cannot serve just
 // now (it is loading, or a cluster moves the slot) the call is repeated until
 // ctx ends.
 func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, error) {
@@ -180,7 +181,7 @@ func (s *Store) Acquire(ctx context.Context, req store.Request) (store.Grant, er
 	return s.whenListening(ctx, req, n, g)
 }
 
-// whenListening returns the answer to a request that was queued or refused. Without a
+// whenListening returns the answer to a request that was queued. Without a
 // subscription to wake-ups it subscribes, and asks again.
 func (s *Store) whenListening(ctx context.Context, req store.Request, n *name, g store.Grant) (store.Grant, error) {
 	heard := s.wakeups.listening(n.partition, req.WaitTTL)
@@ -188,7 +189,10 @@ func (s *Store) whenListening(ctx context.Context, req store.Request, n *name, g
 		return g, nil
 	}
 	// The grant may have been pushed before this handle subscribed: ask again
-	// when it has.
+	// when it has. To connect may take longer than the place lasts, which the caller
+	// has to renew. A subscription that comes later makes him ask by an Event{}.
+	early := time.NewTimer(req.WaitTTL / 3)
+	defer early.Stop()
 	select {
 	case <-heard:
 		again, err := s.ask(ctx, req, n)
@@ -196,6 +200,7 @@ func (s *Store) whenListening(ctx context.Context, req store.Request, n *name, g
 			return g, nil // memory is full by now, and it has its place all the same
 		}
 		return again, err
+	case <-early.C:
 	case <-ctx.Done():
 	case <-s.closing:
 	}
