@@ -107,6 +107,9 @@ func TestLeastPrivilegeCluster(t *testing.T) {
 	url := func(name string) string { return as(name, strings.Join(servers.Addrs()[:3], ",")) + "?min_replicas=1" }
 	s := open(t, url("locker"))
 	require.Empty(t, refused(t, s))
+	user("lister", rights(t, base, inCluster, listing))
+	_, err := open(t, strings.TrimSuffix(url("lister"), "?min_replicas=1")).List(bounded(t))
+	require.NoError(t, err)
 
 	slot := redis.Slot(redis.LockKey("moving"))
 	from := servers.Master(slot)
@@ -114,7 +117,7 @@ func TestLeastPrivilegeCluster(t *testing.T) {
 	plain := open(t, strings.TrimSuffix(url("locker"), "?min_replicas=1"))
 	held := want("moving", 1)
 	held.TTL = time.Minute
-	_, err := plain.Acquire(bounded(t), held)
+	_, err = plain.Acquire(bounded(t), held)
 	require.NoError(t, err)
 	servers.BeginMove(slot, to)
 	require.Equal(t, 1, servers.MoveKeys(slot, to, 1))

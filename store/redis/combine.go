@@ -195,5 +195,10 @@ func (c *combiner) send(batch []*call) {
 // server is down, and does not know an arbitrary one.
 func (c *combiner) awaitAnswer() {
 	began := time.Since(start)
-	c.pass(true, began, c.client.Do(c.ctx, c.client.B().Arbitrary("HLEN").Keys(c.probe).Build()))
+	c.pass(true, began, c.client.Do(c.ctx, c.look()))
+}
+
+// look is a command that reads a key of the server.
+func (c *combiner) look() rueidis.Completed {
+	return c.client.B().Arbitrary("HLEN").Keys(c.probe).Build()
 }

@@ -145,8 +145,7 @@ func (s *Store) Break(ctx context.Context, name string) (broken int, err error) 
 // List implements [store.Lister]. It scans all keys of all masters, a thousand
 // at a time, and asks for each lock that it finds whether it is in use, 32 at once. It
 // takes long on a large server, though it does not block it. It needs the right to
-// SCAN and, in a cluster, to ROLE, which locks do not need. A master that joined the cluster
-// later is missed until a call of this handle was redirected to it.
+// SCAN, which locks do not need.
 func (s *Store) List(ctx context.Context) ([]string, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
@@ -224,27 +223,4 @@ func scan(ctx context.Context, node rueidis.Client, pattern string, pages int, f
 		}
 	}
 	return nil
-}
-
-// masters are the nodes that have keys: all masters of a cluster, else the one.
-func (s *Store) masters(ctx context.Context) ([]rueidis.Client, error) {
-	if s.client.Mode() != rueidis.ClientModeCluster {
-		return []rueidis.Client{s.client}, nil
-	}
-	var masters []rueidis.Client
-	for _, node := range s.client.Nodes() {
-		role, err := askNode(ctx, node, node.B().Role().Build()).ToArray()
-		if err != nil {
-			return nil, err
-		}
-		if len(role) == 0 {
-			return nil, unexpected("role", nil)
-		}
-		if kind, err := role[0].ToString(); err != nil {
-			return nil, unexpected("role", err)
-		} else if kind == "master" {
-			masters = append(masters, node)
-		}
-	}
-	return masters, nil
 }
