@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -35,6 +36,9 @@ type combiner struct {
 	ctx    context.Context // the handle's
 	probe  string          // a key that does not exist, on the same server
 	direct bool            // the client has one pipelined connection to the server
+
+	loading chan struct{} // full while a call sends the text of a script
+	loads   atomic.Uint64 // how often one has
 
 	mu      sync.Mutex
 	used    int           // slots in use

@@ -2,12 +2,16 @@ package redis_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"slices"
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/internal/redistest"
@@ -155,4 +159,44 @@ func TestRenewalsBesideAKeyOnANodeThatHangs(t *testing.T) {
 	if errs[1] != nil {
 		t.Errorf("the one whose keys have not moved: %v", errs[1])
 	}
+}
+
+// One node hangs while it is sent the text of a script. The others get theirs.
+func TestScriptsBesideANodeThatHangs(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, false)
+	sick := cluster.Nodes[0]
+	proxy := redistest.StartProxy(t, sick.Addr)
+	c, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: cluster.Addrs(),
+		DialCtxFn: func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			if addr == sick.Addr {
+				addr = proxy.Addr
+			}
+			return d.DialContext(ctx, "tcp", addr)
+		},
+	})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	s := newStore(t, c)
+	sent := make(chan struct{})
+	proxy.Plan(func(_ int, args []string) redistest.Action {
+		if args[0] == "EVAL" {
+			close(sent)
+			return redistest.Hold
+		}
+		return redistest.Pass
+	})
+	hangs := make(chan error, 1)
+	go func() {
+		_, err := s.Acquire(bounded(t), long(want(nameOfNode(cluster, 0), 0)))
+		hangs <- err
+	}()
+	<-sent
+	for i := 1; i < len(cluster.Nodes); i++ {
+		_, err := s.Acquire(bounded(t), long(want(nameOfNode(cluster, i), i)))
+		require.NoError(t, err)
+	}
+	proxy.Unhold()
+	require.NoError(t, <-hangs)
 }

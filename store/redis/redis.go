@@ -70,7 +70,6 @@ type Store struct {
 	cluster     atomic.Bool // keys of several partitions were too many for one call
 
 	combiners *[partitions]combiner // in a cluster one for each partition, else the first is for all
-	loading   chan struct{}         // full while a call sends the text of a script
 	failed    *failures
 
 	wakeups *wakeups
@@ -136,12 +135,13 @@ func New(c rueidis.Client, opts *Options) (*Store, error) {
 		queuedHere: &queuedHere{waiting: make(map[string]queued)}, closing: make(chan struct{}),
 	}
 	s.texts = &texts{client: s.id}
-	s.loading = make(chan struct{}, 1)
 	s.failed = new(failures)
 	s.combiners = new([partitions]combiner)
 	s.wakeups = newWakeups(s)
 	for p := range s.combiners {
-		s.combiners[p] = combiner{client: c, ctx: s.wakeups.ctx, probe: s.keys.start[p] + "lock:", replied: never}
+		s.combiners[p] = combiner{
+			client: c, ctx: s.wakeups.ctx, probe: s.keys.start[p] + "lock:", loading: make(chan struct{}, 1), replied: never,
+		}
 	}
 	return s, nil
 }
@@ -326,10 +326,10 @@ func (s *Store) Release(ctx context.Context, ref store.Ref) error {
 }
 
 func (s *Store) deleteLone(ctx context.Context, n *name, id string) (deleted int64, err error) {
-	reply, err := s.do(ctx, n, deleteLone(s.client, n, id))
+	reply, err := s.combiner(n).do(ctx, deleteLone(s.client, n, id))
 	if notRun(err) {
 		err = s.repeatNotRun(ctx, func() error {
-			reply, err = s.do(ctx, n, deleteLone(s.client, n, id))
+			reply, err = s.combiner(n).do(ctx, deleteLone(s.client, n, id))
 			return err
 		})
 	}

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -44,10 +43,7 @@ func newScripts(listed int) *scripts {
 	}
 }
 
-type script struct {
-	text, sha string
-	loads     atomic.Uint64 // how often a handle has sent the text
-}
+type script struct{ text, sha string }
 
 var (
 	include = regexp.MustCompile(`(?m)^-- include (\w+)\.lua\n`)
@@ -117,36 +113,38 @@ func (s *Store) runKeys(ctx context.Context, sc *script, n *name, keys, args []s
 // call calls a script once. A server that does not know it is given its text, in
 // the same logical call.
 func (s *Store) call(ctx context.Context, sc *script, n *name, keys, args []string) (rueidis.RedisMessage, error) {
-	loads := sc.loads.Load()
-	reply, err := s.do(ctx, n, sc.bySHA(s.client, keys, args))
+	c := s.combiner(n)
+	loads := c.loads.Load()
+	reply, err := c.do(ctx, sc.bySHA(s.client, keys, args))
 	for replyIs(err, "NOSCRIPT") {
-		// One call sends the text. The others wait for it, and send the digest again.
+		// One call sends the text. The others wait for it, and send the digest again. In a
+		// cluster that is so for each partition, because another one's server may hang.
 		select {
-		case s.loading <- struct{}{}:
+		case c.loading <- struct{}{}:
 		case <-ctx.Done():
 			return reply, ctx.Err()
 		}
-		if now := sc.loads.Load(); now != loads {
-			<-s.loading
+		if now := c.loads.Load(); now != loads {
+			<-c.loading
 			loads = now
-			reply, err = s.do(ctx, n, sc.bySHA(s.client, keys, args))
+			reply, err = c.do(ctx, sc.bySHA(s.client, keys, args))
 			continue
 		}
-		reply, err = s.do(ctx, n, sc.byText(s.client, keys, args))
-		sc.loads.Add(1)
-		<-s.loading
+		reply, err = c.do(ctx, sc.byText(s.client, keys, args))
+		c.loads.Add(1)
+		<-c.loading
 	}
 	return reply, err
 }
 
-// do sends a command about keys of the partition of n, with others that are on
+// combiner sends commands about keys of the partition of n, with others that are on
 // their way to the same server.
-func (s *Store) do(ctx context.Context, n *name, command rueidis.Completed) (rueidis.RedisMessage, error) {
+func (s *Store) combiner(n *name) *combiner {
 	p := 0
 	if s.client.Mode() == rueidis.ClientModeCluster {
 		p = n.partition
 	}
-	return s.combiners[p].do(ctx, command)
+	return &s.combiners[p]
 }
 
 // repeatNotRun repeats a call that the server certainly did not run because it
