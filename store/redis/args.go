@@ -58,7 +58,7 @@ func (t *texts) millis(d time.Duration) string {
 	return text
 }
 
-// place is the number of tokens that a request asks for and, if it queues, for
+// place is the number of tokens that a request asks for, a space, and if it queues for
 // how long its place lasts and which client waits in it.
 func (t *texts) place(req store.Request) string {
 	wait := req.WaitTTL
@@ -68,9 +68,9 @@ func (t *texts) place(req store.Request) string {
 	if last := t.last.Load(); last != nil && last.tokens == req.Tokens && last.wait == wait {
 		return last.text
 	}
-	text := strconv.Itoa(req.Tokens)
+	text := strconv.Itoa(req.Tokens) + " "
 	if req.Queue {
-		text += " " + millis(wait) + " " + t.client
+		text += millis(wait) + " " + t.client
 	}
 	t.last.Store(&placeText{req.Tokens, wait, text})
 	return text

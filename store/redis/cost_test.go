@@ -186,6 +186,23 @@ func TestCallsOfAHandOver(t *testing.T) {
 	}
 }
 
+// TestQuickPath: a free name is granted before the script defines its functions, to a request that
+// queues and to one that does not.
+func TestQuickPath(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	c, s := server.Client(), open(t, server.URL())
+	req := newRequest(1)
+	locktest.Hold(t, s, req) // makes the token counter
+	for _, queue := range []bool{false, true} {
+		locktest.Release(t, s, req)
+		req.Queue = queue
+		if token, err := c.Do(t.Context(), redis.QuickAcquire(c, s, req)).ToString(); err != nil || token == "" {
+			t.Fatalf("with Queue %v: got %q, %v, want a token", queue, token, err)
+		}
+	}
+}
+
 // TestScriptCost: pipelined, 32 deep, SET NX PX is at most 5 times as fast as
 // acquire and 3 times as fast as release, in the median of rounds that each
 // measure all three.

@@ -38,6 +38,13 @@ func AcquireCommand(c rueidis.Client, s *Store, req store.Request) rueidis.Compl
 	return s.scripts.acquire.bySHA(c, n.keys(), s.acquireArgs(req))
 }
 
+// QuickAcquire is AcquireCommand with a script that ends before it defines the functions of token.lua.
+func QuickAcquire(c rueidis.Client, s *Store, req store.Request) rueidis.Completed {
+	n := s.keys.of(req.Name)
+	text, _, _ := strings.Cut(s.scripts.acquire.text, "local find_text")
+	return (&script{text: text}).byText(c, n.keys(), s.acquireArgs(req))
+}
+
 // ReleaseCommand is the command that s sends for the release of a lone hold.
 func ReleaseCommand(c rueidis.Client, s *Store, ref store.Ref) rueidis.Completed {
 	return deleteLone(c, s.keys.of(ref.Name), ref.ID)

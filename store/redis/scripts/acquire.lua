@@ -2,7 +2,7 @@
 --
 -- KEYS  1 token counter of the partition; 2 lock of the name, 3 its order if it is indexed
 -- ARGV  1 id; 2 <mode: x exclusive, s shared> <owner> <label>; 3 TTL in ms; 4 number of tokens to
---       reserve, and to queue: <tokens> <WaitTTL in ms> <client>; 5 of a vote: the proposed token
+--       reserve, a space, and to queue: <WaitTTL in ms> <client>; 5 of a vote: the proposed token
 --
 -- Returns token, or <token> <short>                                    held; the name was free
 --         {1, token, short, lease left in ms, holds of this owner}     held
@@ -59,7 +59,7 @@ end
 
 -- include record.lua
 
-local id, tokens, place = ARGV[1], string.match(ARGV[4], '^(%d+) ?(.*)$')
+local id, tokens, place = ARGV[1], string.match(ARGV[4], '^(%d+) (.*)$')
 local mode, owner, label = string.match(ARGV[2], '^([xs]) (%S+) (.*)$')
 local holder, record
 if fields == 1 then
