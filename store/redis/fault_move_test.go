@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/locktest"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/store"
 	"github.com/dlock-go/dlock/store/redis"
@@ -64,6 +66,34 @@ func TestFault26HandOverAmidAMove(t *testing.T) {
 			}
 		})
 	}
+}
+
+// While a slot moves, a free name has no lock key beside the counter, and no call may name both. A Try
+// hears that, a lone hold is released, and locks can be taken when the move has ended.
+func TestFault26FreeNameAmidAMove(t *testing.T) {
+	t.Parallel()
+	servers := redistest.StartCluster(t, false)
+	s := open(t, servers.URL())
+	c := locktest.NewClient(t, s, dlock.Options{StoreTimeout: lease / 4})
+	free := newRequest(0).Name
+	held := newRequest(1)
+	for i := 2; redis.Partition(held.Name) != redis.Partition(free); i++ {
+		held = newRequest(i)
+	}
+	locktest.Hold(t, s, held)
+	slot := redis.Slot(redis.LockKey(free))
+	from := servers.Master(slot)
+	to := servers.Nodes[(slices.Index(servers.Nodes, from)+1)%3]
+	servers.BeginMove(slot, to)
+	_, err := c.Mutex(free).TryLockContext(t.Context())
+	require.ErrorIs(t, err, dlock.ErrUnavailable)
+	locktest.Release(t, s, held)
+	for servers.MoveKeys(slot, to, 10) > 0 {
+	}
+	_, err = c.Mutex(free).TryLockContext(t.Context())
+	require.ErrorIs(t, err, dlock.ErrUnavailable)
+	servers.EndMove(slot, to)
+	locktest.Unlock(t, locktest.Lock(t, c, free))
 }
 
 // While the keys of a slot move, some commands cannot run for as long as that takes. Inspect tells what it has seen, and

@@ -43,7 +43,8 @@ type Options struct {
 	Prefix string
 
 	// MinReplicas is how many replicas must have confirmed a grant or a renewal
-	// before it counts. It narrows what a failover can lose and costs each call
+	// before it counts. While a slot of a cluster moves, renewals of its locks count
+	// without. It narrows what a failover can lose and costs each call
 	// a WAIT on a connection of its own. It does not close the gap: a replica
 	// that did not confirm may be the one that is promoted. 0: none, and then
 	// no WAIT is sent.

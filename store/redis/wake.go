@@ -67,9 +67,10 @@ func newWakeups(s *Store) *wakeups {
 	return w
 }
 
-// Listen implements [store.Store]. Sinks are called one after the other, on the goroutine
-// that receives their message: a sink that blocks delays later events, and the answer to a
-// request that waits for its subscription.
+// Listen implements [store.Store]. An event is told to one sink after the other, on the goroutine
+// that receives the messages of its partition. Event{} and, with MinReplicas, all events have another
+// goroutine. A sink that blocks delays later events, and the answer to a request that waits for
+// its subscription.
 func (s *Store) Listen(sink func(store.Event)) (stop func()) { return s.wakeups.sinks.Listen(sink) }
 
 // listening sees to it that events of a partition are heard for as long as a

@@ -1,4 +1,4 @@
--- token: numbers for grants. Every script includes this file, or one that includes it.
+-- token: numbers for grants. Every script but life includes this file.
 
 local call = redis.call
 local find_text, cut, byte = string.find, string.sub, string.byte
@@ -23,8 +23,9 @@ end
 -- numbers between. It returns the first number, and how many numbers fewer than asked for are reserved.
 -- It returns nil if the counter is at its end.
 --
--- The last number of a span is the clock's µs. So the counter never runs ahead of the clock, and
+-- The last number of a span is the clock's µs. So no span pushes the counter ahead of the clock, and
 -- tokens still grow when the counter is lost. For the same reason a lost counter yields one number.
+-- The counter gets ahead by one for each further grant of a µs, and by tokens that were chosen elsewhere.
 -- The digits are compared as text, because a conversion takes as long as a call.
 local function after(before, token, tokens)
   if not before then
