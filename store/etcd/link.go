@@ -22,8 +22,11 @@ const unansweredFor = 200 * time.Millisecond
 // three: places and holds are lost by that.
 type links struct {
 	mu sync.Mutex
-	m  map[string]*link // by local address
+	m  map[string]*link // by ends
 }
+
+// ends names a connection. Linux may give one local address to connections to two members.
+func ends(local, remote net.Addr) string { return local.String() + " " + remote.String() }
 
 type link struct {
 	net.Conn
@@ -40,6 +43,10 @@ func (ls *links) dial(ctx context.Context, addr string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	return ls.add(conn), nil
+}
+
+func (ls *links) add(conn net.Conn) *link {
 	l := &link{Conn: conn}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -48,8 +55,8 @@ func (ls *links) dial(ctx context.Context, addr string) (net.Conn, error) {
 			delete(ls.m, old)
 		}
 	}
-	ls.m[conn.LocalAddr().String()] = l
-	return l, nil
+	ls.m[ends(conn.LocalAddr(), conn.RemoteAddr())] = l
+	return l
 }
 
 func (l *link) Read(p []byte) (int, error) {
@@ -69,7 +76,7 @@ func (l *link) Close() error {
 type call struct {
 	mu    sync.Mutex
 	began time.Time
-	addr  string
+	link  string // its ends; "" before it is sent
 }
 
 type callKey struct{}
@@ -86,13 +93,13 @@ func (ls *links) HandleRPC(ctx context.Context, s stats.RPCStats) {
 	defer c.mu.Unlock()
 	switch s := s.(type) {
 	case *stats.OutHeader:
-		c.began, c.addr = time.Now(), s.LocalAddr.String()
+		c.began, c.link = time.Now(), ends(s.LocalAddr, s.RemoteAddr)
 	case *stats.End:
-		if status.Code(s.Error) != codes.DeadlineExceeded || c.addr == "" || time.Since(c.began) < unansweredFor {
+		if status.Code(s.Error) != codes.DeadlineExceeded || c.link == "" || time.Since(c.began) < unansweredFor {
 			return
 		}
 		ls.mu.Lock()
-		l := ls.m[c.addr]
+		l := ls.m[c.link]
 		ls.mu.Unlock()
 		if l != nil && l.heard.Load() < c.began.UnixNano() {
 			l.Close()
