@@ -99,7 +99,9 @@ func (ls *leases) list() (all []*lease) {
 		ls.m[kind] = slices.DeleteFunc(some, func(l *lease) bool {
 			return l.until.IsZero() || l.keys == 0 && l.until.Before(now)
 		})
-		all = append(all, ls.m[kind]...)
+		if all = append(all, ls.m[kind]...); len(ls.m[kind]) == 0 {
+			delete(ls.m, kind)
+		}
 	}
 	return all
 }

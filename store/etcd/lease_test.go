@@ -31,3 +31,18 @@ func TestFault64ToldTimeShrinksWithTheAge(t *testing.T) {
 		t.Errorf("told %v of the %v that are left after %v, want at most %v, %v", g.TTL, rest, age, most, err)
 	}
 }
+
+// A program that uses many TTLs keeps nothing of those that it uses no more.
+func TestUnusedKindsAreForgotten(t *testing.T) {
+	ls := &leases{m: make(map[leaseKind][]*lease)}
+	now := time.Now()
+	for n := range 10 {
+		kind := holdsFor(time.Duration(n+1) * time.Minute)
+		ls.m[kind] = []*lease{{kind: kind, until: now.Add(-time.Second)}}
+	}
+	used := holdsFor(time.Hour)
+	ls.m[used] = []*lease{{kind: used, keys: 1, until: now.Add(time.Hour)}}
+	if all := ls.list(); len(all) != 1 || len(ls.m) != 1 || len(ls.m[used]) != 1 {
+		t.Errorf("%d leases are left, of %d kinds", len(all), len(ls.m))
+	}
+}
