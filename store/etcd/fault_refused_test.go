@@ -325,3 +325,29 @@ func TestFault32ForeignKeyLeavesNoPlace(t *testing.T) {
 		t.Errorf("left: %q", left)
 	}
 }
+
+// A user loses the right to a name that it holds. Until the lease of that hold ends, it can lock no other name with the
+// same TTL, as docs/etcd.md says.
+func TestRightToOneNameLost(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.Start(t, 1, "--bcrypt-cost=4")
+	root := guard(t, c)
+	s := open(t, "etcd://locker:secret@"+c.Members[0].Endpoint)
+	lost, other := locktest.Request("lost", 1), locktest.Request("other", 2)
+	lost.TTL, other.TTL = 3*time.Second, 3*time.Second
+	locktest.Hold(t, s, lost)
+	_, err := root.RoleGrantPermission(t.Context(), "locks", "dlock/other/", "dlock/other0", clientv3.PermissionType(clientv3.PermReadWrite))
+	if err == nil {
+		_, err = root.RoleRevokePermission(t.Context(), "locks", "dlock/", "dlock0")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Acquire(t.Context(), other)
+	locktest.MustBe(t, err, store.ErrRefused)
+	locktest.MustBe(t, s.Renew(t.Context(), []store.Ref{locktest.RefTo(lost)})[0], store.ErrRefused)
+	locktest.Poll(t, "the end of the lease", lost.TTL+locktest.Late, func() bool {
+		g, err := s.Acquire(t.Context(), other)
+		return err == nil && g.Held
+	})
+}

@@ -38,8 +38,8 @@ var ErrInvalidURL = storeurl.ErrInvalid
 var lookUp = net.DefaultResolver.LookupSRV
 
 // Open connects to the members of a URL and returns a handle, whose Close closes the connections. It blocks
-// until a member has answered, and fails if none does within dial_timeout. To look up SRV records and to log in may
-// take as long once more each.
+// until a member has answered, and fails if none does within twice dial_timeout, in which SRV records are looked up, too.
+// To log in may take dial_timeout more.
 //
 //	etcd://[user:password@]host[:port][,host[:port]...][/prefix][?parameters]
 //	etcd+srv://[user:password@]domain[/prefix][?parameters]
@@ -49,7 +49,7 @@ var lookUp = net.DefaultResolver.LookupSRV
 // of user and password are percent-encoded. The parameters:
 //
 //	user, password    instead of those before the hosts
-//	dial_timeout      for the first connection, 3s by default
+//	dial_timeout      as said above, 3s by default
 //	sync              how often to ask the cluster for its members, such as 1m; not at all by default, for the
 //	                  addresses that members advertise may not lead to them from everywhere
 //	tls               true: with TLS, as any of the next four asks for too

@@ -172,8 +172,9 @@ func (s *Store) findOrphans() {
 	}
 }
 
-// checkLease ends the keys that have no record, as each request has one from before it is sent until its release is
-// answered. A key that was released just now may be in the list: then the record ends with the next read.
+// checkLease ends the keys that have no record. A request has one from before it is sent until its release is answered,
+// or until an answer says that the id has nothing, as a refusal does. A key that was released just now may be in the list:
+// then the record ends with the next read.
 func (s *Store) checkLease(l *lease) {
 	ctx, cancel := context.WithTimeout(s.ctx, callTimeout)
 	defer cancel()
