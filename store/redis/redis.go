@@ -191,7 +191,7 @@ func (s *Store) whenListening(ctx context.Context, req store.Request, n *name, g
 	}
 	// The grant may have been pushed before this handle subscribed: ask again
 	// when it has. To connect may take longer than the place lasts, which the caller
-	// has to renew. A subscription that comes later makes him ask by an Event{}.
+	// has to renew. A subscription that comes later tells it to ask, by an Event{}.
 	early := time.NewTimer(req.WaitTTL / 3)
 	defer early.Stop()
 	select {
