@@ -51,6 +51,9 @@ type Site struct {
 	// Floor: Inspect rounds what remains of a lease down to a multiple of it. 0: it rounds to
 	// milliseconds.
 	Floor time.Duration
+	// Doubt is by how much more Inspect may say that remains, for a store that knows the server's
+	// clock within bounds.
+	Doubt time.Duration
 }
 
 // Direct is a handle of a store that does all that stores can do.
@@ -65,7 +68,7 @@ func (s *Site) rounding() time.Duration {
 	if s.Floor > 0 {
 		return 0
 	}
-	return time.Millisecond
+	return s.Doubt + time.Millisecond
 }
 
 func (s *Site) url() string { return s.URL(s.Addr) }

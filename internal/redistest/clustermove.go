@@ -35,9 +35,14 @@ func (c *Cluster) MoveKeys(slot int, to *Server, n int) int {
 // EndMove makes the node the master of the slot and blocks until all running
 // nodes know. The old master refuses while it still has keys of the slot, which
 // fails the test: call MoveKeys until it returns 0.
+//
+// The new master gets an epoch above all that it knows of. If it did not know that of the
+// old master, a late message of that one, with the greater epoch, would take the slot away again, and
+// nobody would serve it.
 func (c *Cluster) EndMove(slot int, to *Server) {
 	c.t.Helper()
 	from := c.Master(slot)
+	to.await("all nodes know the latest epoch", c.sameEpoch)
 	order := []*Server{to, from}
 	for _, s := range c.Nodes {
 		if s != to && s != from && s.Running() && c.isMaster(s) {

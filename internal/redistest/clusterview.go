@@ -89,6 +89,24 @@ func (c *Cluster) agreed(slot int, owner *Server) bool {
 	return true
 }
 
+// sameEpoch reports whether all running nodes know the same epoch.
+func (c *Cluster) sameEpoch() bool {
+	var known string
+	for _, s := range c.Nodes {
+		if !s.Running() {
+			continue
+		}
+		reply, err := s.Do("CLUSTER", "INFO").ToString()
+		_, rest, found := strings.Cut(reply, "cluster_current_epoch:")
+		epoch, _, _ := strings.Cut(rest, "\r\n")
+		if err != nil || !found || known != "" && known != epoch {
+			return false
+		}
+		known = epoch
+	}
+	return true
+}
+
 // Master returns the node that serves the slot now, by its own account. Nodes
 // that are killed or paused are not asked. It blocks until there is one, so
 // after the Kill of a master until its replica has taken over, and fails the

@@ -35,5 +35,6 @@ func alike(t *testing.T, e *zookeepertest.Ensemble) *faulttest.Site {
 		},
 		Lease: 2 * time.Second,
 		Lag:   50 * time.Millisecond,
+		Doubt: 11 * time.Millisecond, // half of the margin that the holder would have kept
 	}
 }
