@@ -264,7 +264,9 @@ func TestPageBreaksALockAfterTheQuestion(t *testing.T) {
 	equal(t, 1, holders())
 
 	ask()
-	tab.eval(`document.getElementById("token").focus()`)
+	tab.eval(`question.close(); document.getElementById("break").click(); token.value = "typed"`)
+	equal(t, "typed", tab.eval(`new Promise((done) => setTimeout(() => done(token.value), 100))`), "the question that was closed cleared the token")
+	tab.eval(`token.value = ""; token.focus()`)
 	tab.write("a wrong token of the page")
 	tab.press("Enter")
 	tab.await(`document.getElementById("refused").textContent === "the token is wrong"`)

@@ -153,6 +153,7 @@ function ask() {
   find("consequence").textContent = `Held by ${holders}${asked.all_holders > 3 ? " and others" : ""}. ` +
     "The holder may still work, and the next waiter is granted at once. The holder learns of it with its next renewal.";
   find("refused").textContent = "";
+  find("token").value = "";
   find("question").showModal();
   find("keep").focus();
 }
@@ -198,7 +199,8 @@ find("detail").addEventListener("close", () => {
 });
 find("break").addEventListener("click", ask);
 find("keep").addEventListener("click", () => find("question").close());
-find("question").addEventListener("close", () => { find("token").value = ""; });
+// The event comes some time after the question was closed: it may be open again, with a new token.
+find("question").addEventListener("close", () => { if (!find("question").open) find("token").value = ""; });
 find("question").querySelector("form").addEventListener("submit", (event) => {
   event.preventDefault();
   breakLock();
