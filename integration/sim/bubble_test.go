@@ -4,6 +4,9 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/store/memory"
 )
 
 // What cannot end is a violation of its history, not the end of the program.
@@ -20,6 +23,33 @@ func TestLeftGoroutineIsFound(t *testing.T) {
 			t.Errorf("%s: found %v", name, found)
 		}
 	}
+}
+
+// Close may end a hold between the grant and the return of the call.
+func TestHoldThatCloseHasEndedIsNoClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, err := dlock.New(memory.New(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := newHistory(Plan{})
+		for _, closed := range []bool{false, true} {
+			hold, err := client.Mutex("a").LockContext(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if closed {
+				client.Close()
+			}
+			x := &held{hold: hold, claim: new(Claim)}
+			h.claimed(x)
+			h.given(x)
+			hold.Unlock()
+		}
+		if len(h.Claims) != 1 {
+			t.Errorf("%d claims, want the first alone", len(h.Claims))
+		}
+	})
 }
 
 // After a stop a store may answer thousands of names in one nanosecond, twice.

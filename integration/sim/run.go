@@ -205,11 +205,20 @@ func (b *bout) give(h *held) {
 }
 
 // claimed writes down that a claim begins. Claims whose Done is closed by then
-// have ended before it; the order within the nanosecond is that of this mutex.
+// have ended before it; the order within the nanosecond is that of this mutex. If Close
+// has ended the hold before its call returned, there is no claim: nobody can act by it.
 func (h *History) claimed(x *held) {
 	x.done = x.hold.Done()
 	h.mu.Lock()
 	h.endLost()
+	select {
+	case <-x.done:
+		if errors.Is(x.hold.Err(), dlock.ErrClosed) {
+			h.mu.Unlock()
+			return
+		}
+	default:
+	}
 	c := x.claim
 	c.Owner = h.number(x.hold.Owner().String())
 	c.From, c.Until = h.moment(), never

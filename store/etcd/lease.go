@@ -55,12 +55,6 @@ func (k leaseKind) granted() int64 {
 	return k.seconds + k.seconds/10
 }
 
-// bound bounds a request for a lease, since others wait for its end. Its caller may have more time than the lease. When
-// a member is frozen, the next request has to reach another one before the lease ends.
-func (k leaseKind) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, time.Duration(k.seconds)*time.Second/4)
-}
-
 // leases are those of a handle.
 type leases struct {
 	s   *Store
@@ -169,8 +163,6 @@ func (ls *leases) grant(ctx context.Context, kind leaseKind) (*lease, error) {
 	if l := ls.room(kind); l != nil {
 		return l, nil
 	}
-	ctx, cancel := kind.bound(ctx)
-	defer cancel()
 	sent := time.Now()
 	answer, err := ls.s.client.Grant(ctx, kind.granted())
 	if err != nil {
@@ -210,7 +202,9 @@ func (ls *leases) renew(ctx context.Context, l *lease, atLeast time.Duration) er
 	case left == dead:
 		return rpctypes.ErrLeaseNotFound
 	}
-	ctx, cancel := l.kind.bound(ctx)
+	// Others wait for the end of this, and its caller may have more time than the lease. When a member is frozen, the next
+	// renewal has to reach another one before the lease ends.
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(l.kind.seconds)*time.Second/4)
 	defer cancel()
 	sent := time.Now()
 	lasts, err := ls.keepAlive(ctx, l.id)
