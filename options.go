@@ -74,8 +74,9 @@ type Options struct {
 	OnLost func(*Hold)
 	// Logger gets lost holds, renewals that begin to fail and that succeed again, and
 	// releases that were not confirmed. Lock and TryLock log why they try again or could
-	// not tell, and Unlock that it ended a lost hold, on their callers' goroutines. A trouble that lasts is logged when it
-	// begins and when it ends, or at growing intervals, not at each try. Default silent.
+	// not tell, and Unlock that it ended a lost hold, on their callers' goroutines. A
+	// trouble that lasts is logged when it begins and when it ends, or at growing
+	// intervals, not at each try. Default silent.
 	Logger *slog.Logger
 	// SlowWait is after how long a lock call that waits is logged as a warning, once, with
 	// the holder and the trouble of the store as far as they are known. Default never.

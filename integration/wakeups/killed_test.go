@@ -92,10 +92,7 @@ func killHolder(
 	token := holder.Says("held")
 	waits := locktest.Begin(t, c, name)
 	locktest.Queued(t, direct, name, 1)
-	// A handle that has just written knows the server's clock best.
-	other := locktest.Request(name+", the clock", 1)
-	locktest.Hold(t, direct, other)
-	locktest.Release(t, direct, other)
+	locktest.LearnClock(t, direct, name)
 	killed := time.Now()
 	holder.Kill()
 	asked := time.Now()

@@ -61,6 +61,15 @@ func Release(t testing.TB, s store.Store, r store.Request) {
 	}
 }
 
+// LearnClock takes and releases a lock beside name. A ZooKeeper handle knows the server's clock
+// from what it writes, and knows it best just after that.
+func LearnClock(t testing.TB, s store.Store, name string) {
+	t.Helper()
+	r := Request(name+", the clock", 1)
+	Hold(t, s, r)
+	Release(t, s, r)
+}
+
 // Certain reports whether a caller would take err for a certain refusal.
 func Certain(err error) bool {
 	for _, s := range []error{store.ErrHeld, store.ErrUpgrade, store.ErrLost, store.ErrForeignKey, store.ErrRefused, store.ErrClosed} {

@@ -36,9 +36,9 @@ func (c *Cluster) MoveKeys(slot int, to *Server, n int) int {
 // nodes know. The old master refuses while it still has keys of the slot, which
 // fails the test: call MoveKeys until it returns 0.
 //
-// The new master gets an epoch above all that it knows of. If it did not know that of the
-// old master, a late message of that one, with the greater epoch, would take the slot away again, and
-// nobody would serve it.
+// The node with the greatest epoch gets the slot. The new master takes an epoch above all that it
+// knows of, so it has to know that of the old master. Else a late message of the old master takes
+// the slot away from it, and no node serves the slot.
 func (c *Cluster) EndMove(slot int, to *Server) {
 	c.t.Helper()
 	from := c.Master(slot)

@@ -326,8 +326,8 @@ func TestFault32ForeignKeyLeavesNoPlace(t *testing.T) {
 	}
 }
 
-// A user loses the right to a name that it holds. Until the lease of that hold ends, it can lock no other name with the
-// same TTL, as docs/etcd.md says.
+// A user holds a lock and loses the right to its name. The user can then lock no other name with the same TTL, until the
+// lease of the hold ends. docs/etcd.md says so.
 func TestRightToOneNameLost(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.Start(t, 1, "--bcrypt-cost=4")

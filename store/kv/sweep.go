@@ -67,8 +67,8 @@ func (s *Store) sweepAll() {
 	s.sweep.kept, s.sweep.running = kept, false
 }
 
-// settle removes those of the names that have expired, together or, if that fails, each
-// alone. It returns how many are left.
+// settle removes those of the names that have expired, and grants what can be granted,
+// together or, if that fails, each alone. It returns how many are left.
 func (s *Store) settle(names []string) (kept int) {
 	changes := make([]*change, len(names))
 	left := make([]bool, len(names))

@@ -77,14 +77,14 @@ func (s *Store) again(ctx context.Context, req store.Request) (g store.Grant, ok
 		return g, false
 	}
 	defer end()
-	for read := range 2 { // the second time the record was just read
+	for range 2 {
 		change := swap{name: req.Name}
 		if known.value != nil {
 			earliest, latest := known.bounds()
 			change, ok = decide(req.Name, known.value, earliest, latest, func(r *model.Record, c *model.Call) {
 				g, err = r.Acquire(c, req, s.Handle())
 			})
-			if ok && err != nil || !ok && read > 0 {
+			if ok && err != nil {
 				return g, false
 			}
 			if !ok {

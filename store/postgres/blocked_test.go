@@ -23,6 +23,7 @@ func TestBlocked(t *testing.T) {
 		"BlockedReleasesLeaveRenewals": blockedReleasesLeaveRenewals,
 		"ABlockedNameHidesNoOther":     aBlockedNameHidesNoOther,
 		"MigrateInTransaction":         migrateInTransaction,
+		"FewNamesInATransaction":       fewNamesInATransaction,
 	})
 }
 
@@ -85,6 +86,68 @@ func oneTableTwoNames(t *testing.T, s *site) {
 	defer cancel()
 	if g, err := peer.Acquire(ctx, request("n", 1, false)); err == nil {
 		t.Errorf("got %+v in the middle of a transaction on the name", g)
+	}
+}
+
+// fewNamesInATransaction: the rows of forty holds are locked, so a transaction has to renew them. It has no more than 32
+// advisory locks: the server's table of locks has room for 64 of each connection.
+func fewNamesInATransaction(t *testing.T, s *site) {
+	locks, c := open(t, s.url), connect(t, s.url)
+	var refs []store.Ref
+	for i := range 40 {
+		req := request(fmt.Sprint("few", i), 100+i, false)
+		req.TTL = time.Minute
+		hold(t, locks, req)
+		refs = append(refs, refOf(req))
+	}
+	tx, err := c.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "SELECT name FROM dlock_locks FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	renewed := make(chan []error, 1)
+	go func() { renewed <- locks.Renew(t.Context(), refs) }()
+	await(t, "the renewal waits for a row", func() bool {
+		return one(t, s.url, "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted AND datname = current_database()") > 0
+	})
+	most := one(t, s.url, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"+
+		" AND database = (SELECT oid FROM pg_database WHERE datname = current_database())")
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if most == 0 || most > 32 {
+		t.Errorf("the transaction has %d advisory locks, want 1 to 32", most)
+	}
+	for _, err := range <-renewed {
+		if err != nil {
+			t.Errorf("Renew: got %v", err)
+		}
+	}
+}
+
+// TestVacuumLeavesRenewalsAConnection: a VACUUM takes long, and transactions have all connections but the one that they
+// leave free.
+func TestVacuumLeavesRenewalsAConnection(t *testing.T) {
+	t.Parallel()
+	s := start(t, "vacuum_cost_delay=100", "vacuum_cost_limit=1")
+	c := connect(t, s.url)
+	if _, err := c.Exec(t.Context(), "INSERT INTO dlock_locks SELECT i::text::bytea, '', now() FROM generate_series(1, 20000) AS i"); err != nil {
+		t.Fatal(err)
+	}
+	locks := open(t, s.url+"&pool_max_conns=2&poll=true")
+	mine := request("mine", 1, false)
+	mine.TTL = time.Minute
+	hold(t, locks, mine)
+	stopped(context.Background(), t, locks, "n")
+	locks.Vacuum()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // the transaction may stand still for five
+	defer cancel()
+	for began := time.Now(); time.Since(began) < time.Second; {
+		if err := locks.Renew(ctx, []store.Ref{refOf(mine)})[0]; err != nil {
+			t.Fatalf("Renew: got %v", err)
+		}
 	}
 }
 

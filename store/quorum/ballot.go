@@ -134,8 +134,8 @@ func (b *ballot) knowing() (n int) {
 // candidate is the token to begin with: that of the hold which the request repeats, or one that a majority has given,
 // or the greatest. A token of a vote beside another hold of the owner may be an old one, so one is taken that is
 // above all that this handle has seen. The same goes for the token of a node that was asked for this try before:
-// there may have been another hold then, and the try has kept its token. A token that comes without its span is passed over for the one behind that: to
-// make that the hold's reserves all.
+// there may have been another hold then, and the try has kept its token. A token that comes without its span is passed
+// over for the one behind that: to make that the hold's reserves all.
 func (b *ballot) candidate() (greatest uint64) {
 	if b.repeats() {
 		return b.known.token

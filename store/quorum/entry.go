@@ -72,7 +72,8 @@ func (e *entry) sending() ([]*try, known) {
 	e.forgetEvents()
 	k := e.standing()
 	for i := range e.tries {
-		if k.repeated = append(k.repeated, e.tries[i] != nil); e.tries[i] == nil {
+		k.repeated = append(k.repeated, e.tries[i] != nil)
+		if e.tries[i] == nil {
 			e.tries[i] = newTry(e.id)
 			e.t.tries[e.tries[i].id] = e
 		}

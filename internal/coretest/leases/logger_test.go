@@ -78,7 +78,7 @@ func TestLoggerThatBlocksDelaysNoEndOfALostHold(t *testing.T) {
 		s.Recover()
 		m.Lock() // by another goroutine
 		go m.Unlock()
-		time.Sleep(time.Second)
+		synctest.Wait() // for the logger
 		m.Unlock()
 		coretest.WantFree(t, s, "m")
 		assert.Zero(t, coretest.Gauges(c))
